@@ -1,0 +1,29 @@
+// Memory for weights, caches and activations: 64-byte aligned, huge pages where they can be had.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace outrider {
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  // Zero-filled. Throws std::bad_alloc when the memory is not to be had.
+  explicit AlignedBuffer(size_t bytes);
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept;
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+  AlignedBuffer(const AlignedBuffer&) = delete;
+  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
+
+  template <class T> T* as() { return reinterpret_cast<T*>(data_); }
+  template <class T> const T* as() const { return reinterpret_cast<const T*>(data_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace outrider

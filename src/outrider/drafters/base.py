@@ -1,0 +1,51 @@
+"""The contract of everything that proposes draft tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.sampling.params import SamplingParams
+from outrider.types import Coins, Draft, VerificationResult
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """A wish for draft tokens for one sequence.
+
+    Attributes:
+        request_id: The same for every round of a sequence, so that a drafter can keep what it knows of it.
+        context_ids: Prompt and output so far, the last committed token included. Grows from round to round; never
+            modified in place by the drafter.
+        max_tokens: Propose at most this many; fewer, or none, is always allowed.
+        params: How the target's law is shaped. A drafter does well to shape its own law alike.
+        coins: The sequence's own random decisions for drafting, independent of those that verify.
+    """
+
+    request_id: int
+    context_ids: Sequence[int]
+    max_tokens: int
+    params: SamplingParams
+    coins: Coins
+
+
+class Drafter(Protocol):
+    """Proposes draft tokens; knows nothing of the target, the engine or verification.
+
+    Whether a token is put up for verification may depend on everything but that token itself and what follows from
+    it: a drafter may stop *after* a token because of that token, never drop it because of what it is.
+    """
+
+    @property
+    def name(self) -> str:
+        """Short name for people and for the result document, such as ``"ngram"`` or the draft model's name."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """Return one draft per request, in order, each of at most ``max_tokens`` tokens."""
+
+    def observe(self, request_id: int, result: VerificationResult) -> None:
+        """Learn what became of the last draft of a request. May be ignored."""
+
+    def release(self, request_id: int) -> None:
+        """Forget a request that has ended. Unknown ids are ignored: a request may end before its first round."""

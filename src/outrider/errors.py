@@ -1,0 +1,40 @@
+"""Every error Outrider raises on purpose.
+
+OutriderError
+├── UsageError              an argument or a combination of arguments that cannot be honoured
+│   └── ContextLengthError  a prompt, or a prompt and its answer, beyond what the model can hold
+├── ModelFileError          a model file that is missing, damaged or not supported
+├── DownloadError           a model that could not be fetched whole
+├── IncompatibleDraftError  a draft that cannot draft for this target
+└── NumericalError          a model that produced NaN where a probability was needed
+
+Each message names the value, the limit and what to do. The command line prints it on one line and exits with status 2.
+"""
+
+
+class OutriderError(Exception):
+    """Root of every error that Outrider raises on purpose."""
+
+
+class UsageError(OutriderError, ValueError):
+    """An argument, or a combination of arguments, that cannot be honoured."""
+
+
+class ContextLengthError(UsageError):
+    """More tokens than the model's context can hold."""
+
+
+class ModelFileError(OutriderError):
+    """A model file that is missing, truncated, corrupt or of an unsupported kind."""
+
+
+class DownloadError(OutriderError):
+    """A model that could not be fetched whole and verified."""
+
+
+class IncompatibleDraftError(OutriderError):
+    """A draft that cannot draft for this target; the message says why."""
+
+
+class NumericalError(OutriderError):
+    """A model whose logits are not numbers; nothing is emitted from them."""
