@@ -1,0 +1,1 @@
+"""What computes logits: the native core, and exact toy models."""

@@ -1,0 +1,168 @@
+"""Exact table models: small vocabularies whose probabilities are known as fractions.
+
+For proofs and tests. A weight is a whole number, so that a law is exact as fractions, and its logarithm is a logit, so
+that the same model is a :class:`~outrider.backends.base.Backend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Protocol
+
+import numpy as np
+
+from outrider.backends.base import Rows
+from outrider.errors import ContextLengthError, UsageError
+from outrider.types import Logits, Probs
+
+
+class ToyModel(Protocol):
+    """Whole-numbered weights of the next token, given everything before it."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are."""
+
+    def weights(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return ``vocab_size`` weights, at least zero and not all zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashLM:
+    """Weights that are a pseudo-random function of the whole prefix.
+
+    Whatever is stale, missing, doubled or out of order in a cache changes what comes next, which makes this model the
+    sharpest test of rollback.
+
+    Attributes:
+        vocab_size: How many tokens there are.
+        seed: Tells models apart.
+        max_weight: Weights are from ``min_weight`` to this.
+        min_weight: 0 lets some tokens be impossible after some prefixes; token ``len(prefix) % vocab_size`` is then
+            always possible.
+    """
+
+    vocab_size: int
+    seed: int = 0
+    max_weight: int = 7
+    min_weight: int = 1
+
+    def weights(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """See :meth:`ToyModel.weights`."""
+        span = self.max_weight - self.min_weight + 1
+        prefix_key = ",".join(map(str, (self.seed, *prefix))).encode()
+        weights = [self.min_weight + _hash(prefix_key, token_id) % span for token_id in range(self.vocab_size)]
+        if not any(weights):
+            weights[len(prefix) % self.vocab_size] = 1
+        return tuple(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLM:
+    """Weights that depend on the last token alone.
+
+    Attributes:
+        table: Row ``i`` follows token ``i``; all of one length.
+        first: Weights of the first token.
+    """
+
+    table: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are."""
+        return len(self.first)
+
+    def weights(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """See :meth:`ToyModel.weights`."""
+        return self.table[prefix[-1]] if prefix else self.first
+
+
+def exact_probs(model: ToyModel, prefix: Sequence[int]) -> Probs:
+    """Return the law of the next token, ``[vocab_size]`` fractions."""
+    weights = model.weights(prefix)
+    total = sum(weights)
+    return np.array([Fraction(weight, total) for weight in weights], dtype=object)
+
+
+def _hash(key: bytes, token_id: int) -> int:
+    return int.from_bytes(blake2b(key, digest_size=8, salt=str(token_id).encode()).digest(), "big")
+
+
+class ToyBackend:
+    """A toy model behind the contract of real ones; a ``Backend``. A cache is the list of the tokens in it."""
+
+    def __init__(self, model: ToyModel, max_length: int = 4096) -> None:
+        self._model = model
+        self._max_length = max_length
+        self._caches: dict[int, list[int]] = {}
+        self._opened = 0
+
+    @property
+    def vocab_size(self) -> int:
+        """See :class:`~outrider.backends.base.Backend`."""
+        return self._model.vocab_size
+
+    @property
+    def max_length(self) -> int:
+        """See :class:`~outrider.backends.base.Backend`."""
+        return self._max_length
+
+    def open_sequence(self) -> int:
+        """See :class:`~outrider.backends.base.Backend`."""
+        self._opened += 1
+        self._caches[self._opened] = []
+        return self._opened
+
+    def close_sequence(self, sequence_id: int) -> None:
+        """See :class:`~outrider.backends.base.Backend`."""
+        self._cache(sequence_id)
+        del self._caches[sequence_id]
+
+    def length(self, sequence_id: int) -> int:
+        """See :class:`~outrider.backends.base.Backend`."""
+        return len(self._cache(sequence_id))
+
+    def crop(self, sequence_id: int, length: int) -> None:
+        """See :class:`~outrider.backends.base.Backend`."""
+        cache = self._cache(sequence_id)
+        if not 0 <= length <= len(cache):
+            raise UsageError(f"cannot crop to {length}; the sequence holds {len(cache)} tokens")
+        del cache[length:]
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See :class:`~outrider.backends.base.Backend`."""
+        self._check(batch)
+        logits: list[Logits] = []
+        for rows in batch:
+            cache = self._cache(rows.sequence_id)
+            cache.extend(rows.token_ids)
+            first = len(cache) - rows.num_logits + 1
+            logits.extend(self._logits(cache[:end]) for end in range(first, len(cache) + 1))
+        return np.array(logits, dtype=np.float32).reshape(-1, self.vocab_size)
+
+    def _logits(self, prefix: Sequence[int]) -> Logits:
+        with np.errstate(divide="ignore"):  # a weight of zero is a logit of minus infinity
+            return np.log(np.array(self._model.weights(prefix), dtype=np.float64)).astype(np.float32)
+
+    def _cache(self, sequence_id: int) -> list[int]:
+        if sequence_id not in self._caches:
+            raise UsageError(f"sequence {sequence_id} is not open")
+        return self._caches[sequence_id]
+
+    def _check(self, batch: Sequence[Rows]) -> None:
+        if len({rows.sequence_id for rows in batch}) != len(batch):
+            raise UsageError("a sequence is given twice in one pass")
+        for rows in batch:
+            length = len(self._cache(rows.sequence_id)) + len(rows.token_ids)
+            if length > self._max_length:
+                raise ContextLengthError(f"{length} tokens do not fit; a sequence holds at most {self._max_length}")
+            if not 0 <= rows.num_logits <= len(rows.token_ids) or not rows.token_ids:
+                raise UsageError(f"{rows.num_logits} rows of logits wanted of {len(rows.token_ids)} tokens")
+            for token_id in rows.token_ids:
+                if not 0 <= token_id < self.vocab_size:
+                    raise UsageError(f"token id {token_id} is outside the vocabulary, 0 to {self.vocab_size - 1}")

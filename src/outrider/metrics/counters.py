@@ -1,0 +1,44 @@
+"""What speculation did, counted. The names are vLLM's, so that dashboards carry over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SpeculationCounters:
+    """Counts over rounds that had a draft; they only grow.
+
+    Attributes:
+        num_drafts: Rounds with at least one draft token.
+        num_draft_tokens: Draft tokens proposed.
+        num_accepted_tokens: Draft tokens accepted.
+        num_accepted_tokens_per_pos: How often the draft token at each place of a draft was accepted, as long as the
+            longest draft so far.
+        num_rejections: Drafts that were not accepted whole.
+    """
+
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
+    num_rejections: int = 0
+
+    def observe(self, num_drafted: int, num_accepted: int) -> None:
+        """Count one round. A round without draft tokens changes nothing.
+
+        Raises:
+            ValueError: More tokens accepted than drafted, or a negative number; nothing is counted.
+        """
+        if not 0 <= num_accepted <= num_drafted:
+            raise ValueError(f"{num_accepted} of {num_drafted} draft tokens accepted is impossible")
+        if num_drafted == 0:
+            return
+        self.num_drafts += 1
+        self.num_draft_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        self.num_rejections += num_accepted < num_drafted
+        per_pos = self.num_accepted_tokens_per_pos
+        per_pos.extend([0] * (num_drafted - len(per_pos)))
+        for position in range(num_accepted):
+            per_pos[position] += 1

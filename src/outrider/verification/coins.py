@@ -1,0 +1,131 @@
+"""Where random decisions come from: a pure function of a seed and of which decision it is.
+
+No decision depends on how many were taken before it elsewhere, so a request's text does not depend on batch order, on
+how a prompt was chunked, on other requests or on being interrupted and resumed.
+
+Every decision has an address, and no address is used twice in a sequence:
+
+* A round starts at the absolute position of the first token it may emit. Every round emits, so starts only grow, and
+  decision number ``index`` of a round is found at ``(start, index)``. It would be wrong to key all decisions by the
+  position of the token they concern: a rule may look at draft tokens that it then turns back (block verification
+  does), and a coin that has been looked at is not random any more.
+* The draws of verification are the exception: draw number ``index`` is found at ``(start + index, 0)``. A rule draws
+  at most once for each token it emits, so this is safe too, and it makes a rule that draws every token from the
+  target's law emit, for one seed, the same text whatever the drafts were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from math import isfinite
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from outrider.errors import NumericalError
+from outrider.types import Probs
+
+_ADDRESS = Struct("<6Q")
+
+
+class Purpose(IntEnum):
+    """What decisions are for; different purposes never share randomness."""
+
+    DRAFT = 0
+    VERIFY = 1
+
+
+class _Kind(IntEnum):
+    ACCEPT = 0
+    DRAW = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CoinSource:
+    """All the randomness of one sequence.
+
+    Attributes:
+        seed: The caller's seed or, for a request without one, fresh entropy; ``0 <= seed < 2**64``.
+        sequence: Tells apart the sequences of one request (its choice number, not anything that depends on load).
+    """
+
+    seed: int
+    sequence: int = 0
+
+    def at(self, position: int, purpose: Purpose) -> RoundCoins:
+        """Return the decisions of the round that starts at ``position``, the length of what is committed so far."""
+        return RoundCoins(self, position, purpose)
+
+    def uniform(self, purpose: int, kind: int, position: int, index: int) -> float:
+        """Return the number in [0, 1), a multiple of 2**-53, that lives at an address."""
+        address = _ADDRESS.pack(self.seed, self.sequence, purpose, kind, position, index)
+        digest = blake2b(address, digest_size=8, person=b"outrider").digest()
+        return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+
+
+class RoundCoins:
+    """The decisions of one round and purpose, in the order in which they are asked for; a ``Coins``."""
+
+    __slots__ = ("_accepts", "_draws", "_position", "_purpose", "_source")
+
+    def __init__(self, source: CoinSource, position: int, purpose: Purpose) -> None:
+        self._source = source
+        self._position = position
+        self._purpose = purpose
+        self._accepts = 0
+        self._draws = 0
+
+    def accept(self, numerator: Any, denominator: Any) -> bool:
+        """See :meth:`outrider.types.Coins.accept`."""
+        uniform = self._source.uniform(self._purpose, _Kind.ACCEPT, self._position, self._accepts)
+        self._accepts += 1
+        return accept_at(uniform, numerator, denominator)
+
+    def draw(self, weights: Probs) -> int:
+        """See :meth:`outrider.types.Coins.draw`."""
+        if self._purpose is Purpose.VERIFY:
+            position, index = self._position + self._draws, 0
+        else:
+            position, index = self._position, self._draws
+        self._draws += 1
+        return draw_at(self._source.uniform(self._purpose, _Kind.DRAW, position, index), weights)
+
+
+def accept_at(uniform: float, numerator: float, denominator: float) -> bool:
+    """Return whether ``uniform``, in [0, 1), falls below ``numerator / denominator``.
+
+    The product form needs no division, and with the strict comparison a numerator of zero is never accepted, nor a
+    numerator equal to the denominator ever refused, at either end of the range of ``uniform``.
+
+    Raises:
+        NumericalError: An argument is not a finite number of at least zero.
+    """
+    if not (numerator >= 0.0 and denominator >= 0.0 and isfinite(numerator) and isfinite(denominator)):
+        raise NumericalError(
+            f"cannot accept with probability {numerator!r} / {denominator!r}; "
+            "both must be finite and not negative: look for NaN or infinity in the models' logits"
+        )
+    return uniform * denominator < numerator
+
+
+def draw_at(uniform: float, weights: Probs) -> int:
+    """Return the index at which the cumulated weights pass ``uniform``, in [0, 1), times their sum.
+
+    Raises:
+        NumericalError: A weight is NaN, infinite or negative, or none is positive.
+    """
+    cumulated = np.cumsum(weights, dtype=np.float64)
+    total = float(cumulated[-1])
+    if not (weights.min() >= 0 and 0.0 < total < np.inf):
+        raise NumericalError(
+            f"cannot draw from weights that sum to {total!r} with a minimum of {weights.min()!r}; they must be finite, "
+            "not negative and not all zero: look for NaN or infinity in the models' logits"
+        )
+    # side="right": the first entry whose cumulated weight exceeds the point, which an entry of zero weight never is.
+    index = int(np.searchsorted(cumulated, uniform * total, side="right"))
+    if index < len(cumulated):
+        return index
+    return int(np.flatnonzero(weights)[-1])  # uniform * total was rounded up to a subnormal total

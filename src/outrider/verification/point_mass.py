@@ -1,0 +1,48 @@
+"""Verification of tokens that were chosen without drawing: n-gram matches, argmax drafts, predicted text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.verification.check import check_law, check_shapes
+
+
+def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+    """Draw every token from the target's law, for as long as the draft had foreseen it.
+
+    A draft token is accepted with the target's probability of it, and a recovered token follows the target's law
+    given that it is another one: the token rule for a draft law that is a point mass, without its residual. It is
+    right for any draft whatever, and what it emits is what plain decoding draws with the same coins.
+
+    Args:
+        draft: ``probs`` is not looked at.
+        target_probs: ``[len(draft) + 1, vocab_size]``, the target's law at each draft position and after the last.
+        coins: Independent of the draft, or shared with it: both are right.
+
+    Raises:
+        UsageError: Arguments that do not fit.
+        NumericalError: NaN where a probability is needed.
+    """
+    check_shapes(draft, target_probs)
+    for row, draft_id in enumerate(draft.token_ids):
+        check_law(target_probs[row], "target_probs", row)
+        token_id = coins.draw(target_probs[row])
+        if token_id != draft_id:
+            return VerificationResult(row, token_id, Outcome.RECOVERED)
+    last = len(draft)
+    check_law(target_probs[last], "target_probs", last)
+    return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
+
+
+def verify_greedy(draft: Draft, target_ids: Sequence[int]) -> VerificationResult:
+    """Verify against a greedy target: every rule comes down to this when each target law is a point mass.
+
+    Args:
+        draft: Any; ``probs`` is not looked at.
+        target_ids: ``len(draft) + 1`` ids, the target's choice at each draft position and after the last.
+    """
+    for row, (draft_id, target_id) in enumerate(zip(draft.token_ids, target_ids, strict=False)):
+        if draft_id != target_id:
+            return VerificationResult(row, int(target_id), Outcome.RECOVERED)
+    return VerificationResult(len(draft), int(target_ids[len(draft)]), Outcome.BONUS)

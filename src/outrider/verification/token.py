@@ -1,0 +1,51 @@
+"""Token verification: the rule of Leviathan et al. (2211.17192) and Chen et al. (2302.01318)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outrider.errors import NumericalError, UsageError
+from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.verification.check import check_law, check_shapes
+
+
+def verify_token(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+    """Accept each draft token with probability ``min(1, target / draft)``; recover from the residual.
+
+    Args:
+        draft: With ``probs``, the laws that its tokens were really drawn from.
+        target_probs: ``[len(draft) + 1, vocab_size]``, the target's law at each draft position and after the last.
+        coins: Independent of the decisions that drew the draft.
+
+    Raises:
+        UsageError: Arguments that do not fit, or a draft that is not honest about its laws.
+        NumericalError: NaN where a probability is needed.
+    """
+    check_shapes(draft, target_probs)
+    if draft.probs is None:
+        raise UsageError("this draft has no probs; verify_point_mass is the rule for tokens chosen without drawing")
+    for row, token_id in enumerate(draft.token_ids):
+        target, drafted = target_probs[row], draft.probs[row]
+        check_law(target, "target_probs", row)
+        check_law(drafted, "draft_probs", row)
+        if not drafted[token_id] > 0:
+            raise UsageError(f"draft token {row} is {token_id}, to which its own law gives {drafted[token_id]}")
+        if not coins.accept(target[token_id], drafted[token_id]):
+            return VerificationResult(row, coins.draw(residual(target, drafted)), Outcome.RECOVERED)
+    last = len(draft)
+    check_law(target_probs[last], "target_probs", last)
+    return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
+
+
+def residual(target: Probs, drafted: Probs) -> Probs:
+    """Return ``max(target - drafted, 0)``: unnormalised, what the target's law has left after a rejection.
+
+    A rejection implies that something is left. In floating point it may still cancel to nothing, when two laws that
+    should be equal differ by rounding; the token is then drawn from the target's law itself, which errs by no more
+    than the probability of getting there (about 1e-16).
+    """
+    weights = np.maximum(target - drafted, 0)
+    total = weights.sum()
+    if total != total:  # noqa: PLR0124 - NaN, without a function that fractions lack
+        raise NumericalError("the residual of target_probs and draft_probs holds NaN; nothing is emitted from it")
+    return weights if total > 0 else target
