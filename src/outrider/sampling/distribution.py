@@ -1,8 +1,14 @@
 """Logits to probabilities: temperature, then min_p, then top_k, then top_p.
 
-The order is vLLM's. Temperature comes first so that every limit speaks of the law that is really sampled; top_p comes
-last and takes its share of what min_p and top_k have left. Among equal logits the lower id counts as the likelier one,
-everywhere: ``top_k`` keeps exactly ``top_k`` tokens, ``top_p`` a set that does not depend on a sorting algorithm.
+The order is vLLM's (``vllm/v1/sample/sampler.py``), since requests written for its server should mean the same here.
+Temperature comes first, so every limit speaks of the law that is really sampled; top_p comes last and takes its share
+of what min_p and top_k have left.
+
+Among equal logits the lower id counts as the likelier one, everywhere: ``top_k`` keeps exactly ``top_k`` tokens where
+vLLM keeps every token that ties with the last one, and a nucleus does not depend on a sorting algorithm.
+
+A vocabulary has 150,000 entries and there is a row for every draft token, so nothing here sorts more of a row than it
+must.
 """
 
 from __future__ import annotations
@@ -16,11 +22,17 @@ from outrider.errors import NumericalError
 from outrider.sampling.params import SamplingParams
 from outrider.types import Logits, Probs
 
+Ids = NDArray[np.intp]
+
+# How many of the most likely tokens to look at first for a nucleus; eight times as many each time that falls short.
+_FIRST_LOOK = 1024
+
 
 def target_probs(logits: Logits, params: SamplingParams) -> Probs:
     """Return the law of the next token for each row of logits.
 
-    A draft model shapes its own law with it too.
+    The target's law, and just as well a draft model's: what counts is that a draft token is drawn from the very array
+    that is handed to verification.
 
     Args:
         logits: ``[rows, vocab_size]`` float32; minus infinity excludes a token. Not modified.
@@ -30,51 +42,95 @@ def target_probs(logits: Logits, params: SamplingParams) -> Probs:
         ``[rows, vocab_size]`` float64, each row summing to one.
 
     Raises:
-        NumericalError: A row with NaN or plus infinity, or with no token left.
+        NumericalError: A row holds NaN or plus infinity, or has no token left.
     """
     best = greedy_token_ids(logits)
-    probs = np.zeros(logits.shape, dtype=np.float64)
     if params.is_greedy:
+        probs = np.zeros(logits.shape, dtype=np.float64)
         probs[np.arange(len(best)), best] = 1.0
         return probs
+    if params.min_p or params.top_k is not None or _limits_mass(params):
+        probs = np.zeros(logits.shape, dtype=np.float64)
+        for row, best_id in enumerate(best):
+            kept = _kept(logits[row], best_id, params)
+            probs[row, kept] = _softmax(logits[row, kept], logits[row, best_id], params.temperature)
+        return probs
+    probs = np.empty(logits.shape, dtype=np.float64)
     for row, best_id in enumerate(best):
-        kept = _kept(logits[row], best_id, params)
-        weights = np.exp(_scaled(logits[row][kept], logits[row][best_id], params.temperature))
-        probs[row][kept] = weights / weights.sum()
+        probs[row] = _softmax(logits[row], logits[row, best_id], params.temperature)
     return probs
 
 
-def greedy_token_ids(logits: Logits) -> NDArray[np.intp]:
+def greedy_token_ids(logits: Logits) -> Ids:
     """Return the most likely token of each row ``[rows, vocab_size]``, the lowest id on a tie.
 
     Raises:
-        NumericalError: A row with NaN or plus infinity, or with no token left.
+        NumericalError: A row holds NaN or plus infinity, or has no token left.
     """
-    best = np.argmax(logits, axis=1)  # the first NaN, if there is one
+    best: Ids = np.argmax(logits, axis=1)  # of NaN if there is any
     top = logits[np.arange(len(best)), best]
     if not np.isfinite(top).all():
         row = int(np.flatnonzero(~np.isfinite(top))[0])
         raise NumericalError(
-            f"row {row} of the logits has {top[row]} as its largest value (token {best[row]}); nothing is emitted from "
-            "it: the model file may be damaged, or its numbers out of range"
+            f"row {row} of the logits has {top[row]} for its largest value (token {best[row]}), so nothing is emitted "
+            "from it: the model's file may be damaged, its numbers out of range, or every token excluded"
         )
     return best
 
 
-def _scaled(logits: Logits, top: np.float32, temperature: float) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):  # minus infinity is the right answer for a tiny temperature
-        return (logits.astype(np.float64) - np.float64(top)) / temperature
+def _limits_mass(params: SamplingParams) -> bool:
+    return params.top_p is not None and params.top_p < 1.0  # 1 keeps everything, the tail that rounding hides included
 
 
-def _kept(logits: Logits, best_id: int, params: SamplingParams) -> NDArray[np.intp]:
-    """Return the ids that the limits leave, in ascending order."""
-    ids = np.arange(len(logits))
+def _weights(logits: Logits, top: np.float32, temperature: float) -> NDArray[np.float64]:
+    """Return ``exp((logits - top) / temperature)``: at most one each, and one for the most likely token."""
+    weights = np.subtract(logits, top, dtype=np.float64)
+    with np.errstate(over="ignore"):  # a tiny temperature sends all others to minus infinity, as it should
+        weights /= temperature
+    return np.exp(weights, out=weights)
+
+
+def _softmax(logits: Logits, top: np.float32, temperature: float) -> NDArray[np.float64]:
+    weights = _weights(logits, top, temperature)
+    weights /= weights.sum()
+    return weights
+
+
+def _kept(logits: Logits, best_id: int, params: SamplingParams) -> Ids:
+    """Return the ids in one row ``[vocab_size]`` that the limits leave."""
+    top = logits[best_id]
     if params.min_p:
-        ids = ids[logits >= logits[best_id] + params.temperature * math.log(params.min_p)]
-    order = ids[np.argsort(-logits[ids], kind="stable")]
+        ids = np.flatnonzero(logits >= np.float64(top) + params.temperature * math.log(params.min_p))
+    else:
+        ids = np.arange(len(logits))
     if params.top_k is not None:
-        order = order[: params.top_k]
-    if params.top_p is not None:
-        cumulated = np.cumsum(np.exp(_scaled(logits[order], logits[best_id], params.temperature)))
-        order = order[: int(np.searchsorted(cumulated, params.top_p * cumulated[-1])) + 1]
-    return np.sort(order)
+        ids = _most_likely(logits, ids, params.top_k)[: params.top_k]
+    if _limits_mass(params):
+        ids = _nucleus(logits, ids, top, params)
+    return ids
+
+
+def _most_likely(logits: Logits, ids: Ids, count: int) -> Ids:
+    """Return at least ``count`` of ``ids``, all if there are fewer: the most likely first, the lower id on a tie.
+
+    It is more than ``count`` when the last one ties with others, so that a cut by logit alone is complete.
+    """
+    values = logits[ids]
+    if count < len(ids):
+        last = np.partition(values, len(values) - count)[len(values) - count]
+        enough = values >= last
+        ids, values = ids[enough], values[enough]
+    return ids[np.argsort(-values, kind="stable")]
+
+
+def _nucleus(logits: Logits, ids: Ids, top: np.float32, params: SamplingParams) -> Ids:
+    """Return the fewest most likely of ``ids`` whose share of the probability of all of them reaches ``top_p``."""
+    total = _weights(logits[ids], top, params.temperature).sum()
+    count = _FIRST_LOOK
+    while True:
+        order = _most_likely(logits, ids, count)
+        cumulated = np.cumsum(_weights(logits[order], top, params.temperature))
+        needed = int(np.searchsorted(cumulated, params.top_p * total)) + 1
+        if needed <= len(order) or len(order) == len(ids):
+            return order[:needed]
+        count *= 8
