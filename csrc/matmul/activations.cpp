@@ -1,0 +1,86 @@
+#include "matmul/activations.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace outrider {
+namespace {
+
+// Whole blocks of the flat formats; the inputs of K formats are multiples of 256 anyway.
+int64_t padded(int64_t num_in) { return (num_in + 63) / 64 * 64; }
+
+AlignedBuffer make_buffer(int64_t rows, int64_t per_row, size_t element) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<size_t>(rows), static_cast<size_t>(per_row), &bytes) ||
+      __builtin_mul_overflow(bytes, element, &bytes)) {
+    throw std::bad_alloc();
+  }
+  return AlignedBuffer(bytes);
+}
+
+}  // namespace
+
+Activations::Activations(int64_t max_rows, int64_t max_in) : buffers_(nullptr) {
+  if (max_rows < 1 || max_in < 1 || max_in > (int64_t{1} << 40)) {
+    throw std::invalid_argument("activations of " + std::to_string(max_rows) + " rows of " + std::to_string(max_in) +
+                                " are not possible; both must be positive");
+  }
+  const int64_t stride = padded(max_in);
+  const int64_t groups = stride / kGroup;
+  buffers_ = new Buffers{.max_rows = max_rows,
+                         .max_stride = stride,
+                         .floats = make_buffer(max_rows, stride, sizeof(float)),
+                         .codes = make_buffer(max_rows, stride, 1),
+                         .scales = make_buffer(max_rows, groups, sizeof(float)),
+                         .scaled_sums = make_buffer(max_rows, groups, sizeof(float)),
+                         .neg_sums = make_buffer(max_rows, groups, sizeof(int32_t)),
+                         .neg_half_sums = make_buffer(max_rows, 2 * groups, sizeof(int32_t))};
+}
+
+Activations::~Activations() { delete buffers_; }
+
+float* Activations::floats() { return buffers_->floats.as<float>(); }
+int64_t Activations::stride() const { return buffers_->stride; }
+int64_t Activations::num_rows() const { return buffers_->num_rows; }
+int64_t Activations::num_in() const { return buffers_->num_in; }
+
+void Activations::set_shape(int64_t num_rows, int64_t num_in) {
+  Buffers& b = *buffers_;
+  if (num_rows < 0 || num_rows > b.max_rows || num_in < 1 || padded(num_in) > b.max_stride) {
+    throw std::invalid_argument("activations of " + std::to_string(num_rows) + " rows of " + std::to_string(num_in) +
+                                " do not fit buffers made for " + std::to_string(b.max_rows) + " rows of " +
+                                std::to_string(b.max_stride));
+  }
+  b.num_rows = num_rows;
+  b.num_in = num_in;
+  b.stride = padded(num_in);
+  const auto padding = static_cast<size_t>(b.stride - num_in) * sizeof(float);
+  if (padding == 0) return;
+  for (int64_t r = 0; r < num_rows; ++r) std::memset(floats() + r * b.stride + num_in, 0, padding);
+}
+
+void Activations::quantize_row(int64_t r, Isa isa) { quantize_row_with(kernel_set(isa, num_rows()), *this, r); }
+
+void quantize_row_with(const KernelSet& kernels, const Activations& x, int64_t row) {
+  const Activations::Buffers& b = x.buffers();
+  if (row < 0 || row >= b.num_rows) {
+    throw std::invalid_argument("row " + std::to_string(row) + " is not one of " + std::to_string(b.num_rows));
+  }
+  const int64_t first = row / kernels.rows_per_block * kernels.rows_per_block;
+  const int64_t rows = std::min<int64_t>(kernels.rows_per_block, b.num_rows - first);
+  const int64_t index = row - first;
+  const RowBlock block = b.block(first, static_cast<int>(rows));
+  QuantizedRow out;
+  out.codes = const_cast<int8_t*>(block.codes) + (kernels.interleaved ? 4 * index : index * b.stride);
+  out.quad_step = kernels.interleaved ? 4 * rows : 4;
+  out.scales = const_cast<float*>(block.scales) + index;
+  out.scaled_sums = const_cast<float*>(block.scaled_sums) + index;
+  out.neg_sums = const_cast<int32_t*>(block.neg_sums) + index;
+  out.neg_half_sums = const_cast<int32_t*>(block.neg_half_sums) + index;
+  out.step = rows;
+  kernels.quantize_row(block.floats + index * b.stride, b.stride, out);
+}
+
+}  // namespace outrider

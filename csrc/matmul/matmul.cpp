@@ -1,0 +1,77 @@
+#include "matmul/matmul.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "matmul/activations.h"
+
+namespace outrider {
+namespace {
+
+int64_t num_panels(const PackedMatrix& w) { return (w.num_out + kColumns - 1) / kColumns; }
+int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_bytes(w.num_in); }
+
+// Panels first..last of one job, for all rows.
+void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activations& x, int64_t first, int64_t last) {
+  const PackedMatrix& w = *job.weights;
+  const int64_t bytes = panel_bytes(w);
+  const PanelKernel kernel = kernels.panel[w.format];
+  const int64_t num_blocks = (x.num_rows() + kernels.rows_per_block - 1) / kernels.rows_per_block;
+  for (int64_t panel = first; panel < last; ++panel) {
+    PanelCall call;
+    call.weights = w.data.as<uint8_t>() + panel * bytes;
+    call.num_in = w.num_in;
+    call.y_stride = job.y_stride;
+    call.columns = static_cast<int>(std::min<int64_t>(kColumns, w.num_out - panel * kColumns));
+    for (int64_t b = 0; b < num_blocks; ++b) {
+      const int64_t row = b * kernels.rows_per_block;
+      const auto rows = static_cast<int>(std::min<int64_t>(kernels.rows_per_block, x.num_rows() - row));
+      call.y = job.y + row * job.y_stride + panel * kColumns;
+      call.prefetch = {num_blocks == 1 ? 4096 : bytes, static_cast<int>(num_blocks), static_cast<int>(b)};
+      kernel(call, x.buffers().block(row, rows));
+    }
+  }
+}
+
+}  // namespace
+
+const KernelSet& kernel_set(Isa isa, int64_t) {
+  switch (isa) {
+    case Isa::kPortable: return kPortableKernels;
+#if defined(__x86_64__)
+    case Isa::kAvx2: return kAvx2Kernels;
+    case Isa::kAvx512Vnni:
+    case Isa::kAmx: return kAvx512Kernels;
+#endif
+    default: throw std::invalid_argument("no kernels for instruction set " + std::string(isa_name(isa)));
+  }
+}
+
+void matmul(std::span<const MatmulJob> jobs, const Activations& x, Isa isa, int thread, int num_threads) {
+  matmul_with(kernel_set(isa, x.num_rows()), jobs, x, thread, num_threads);
+}
+
+// The panels of all jobs in one line, cut into stretches of equal bytes; a panel belongs to the stretch it starts in.
+void matmul_with(const KernelSet& kernels, std::span<const MatmulJob> jobs, const Activations& x, int thread,
+                 int num_threads) {
+  int64_t total = 0;
+  for (const MatmulJob& job : jobs) {
+    if (job.weights->num_in != x.num_in()) {
+      throw std::invalid_argument("weights take " + std::to_string(job.weights->num_in) + " inputs, the activations have " +
+                                  std::to_string(x.num_in()));
+    }
+    total += num_panels(*job.weights) * panel_bytes(*job.weights);
+  }
+  const Span share = split(total, thread, num_threads);
+  int64_t start = 0;
+  for (const MatmulJob& job : jobs) {
+    const int64_t bytes = panel_bytes(*job.weights);
+    const int64_t panels = num_panels(*job.weights);
+    const auto panel_at = [&](int64_t offset) { return std::clamp<int64_t>((offset - start + bytes - 1) / bytes, 0, panels); };
+    run_panels(kernels, job, x, panel_at(share.begin), panel_at(share.end));
+    start += panels * bytes;
+  }
+}
+
+}  // namespace outrider
