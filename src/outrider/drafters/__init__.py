@@ -1,0 +1,1 @@
+"""Everything that proposes draft tokens. The contract is :mod:`outrider.drafters.base`."""

@@ -1,0 +1,123 @@
+"""A smaller model that guesses what the target would say.
+
+Knows nothing of the target but the width of its vocabulary. What it proposes can slow the target down, never change
+what the target says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from outrider.backends.base import Backend, Rows
+from outrider.drafters.base import DraftRequest
+from outrider.sampling.distribution import greedy_token_ids, target_probs
+from outrider.types import Draft, Logits, Probs, VerificationResult
+
+
+@dataclass(slots=True)
+class _Cache:
+    """What the backend's cache holds for one request: a prefix of its context, then draft tokens that were fed."""
+
+    sequence_id: int
+    num_confirmed: int = 0
+    drafted_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Branch:
+    """One request's draft in the making."""
+
+    request: DraftRequest
+    cache: _Cache
+    pending_ids: list[int]  # to be fed before the next token can be chosen
+    probs: Probs | None  # [max_tokens, vocab_size], row i the law that token i was drawn from; None if not drawn
+    token_ids: list[int] = field(default_factory=list)
+
+    def to_draft(self) -> Draft:
+        return Draft(tuple(self.token_ids), None if self.probs is None else self.probs[: len(self.token_ids)])
+
+
+class DraftModelDrafter:
+    """Drafts with a model of its own.
+
+    Greedy requests get the model's most likely tokens, as a point mass. Other requests get tokens drawn from the
+    model's law, shaped by the request's own parameters, and that very law as ``probs``. A request that has outgrown
+    the model's context, or holds a token that the model does not know, gets no draft.
+
+    Args:
+        backend: The draft model. The drafter is its only user.
+        vocab_size: How many ids the target knows. Ids beyond are never proposed; ids that the draft model lacks have
+            probability zero.
+        name: For people and for the result document.
+        stop_ids: Tokens after which drafting on is pointless, such as end of sequence.
+    """
+
+    def __init__(self, backend: Backend, *, vocab_size: int, name: str, stop_ids: Collection[int] = ()) -> None:
+        self.name = name
+        self._backend = backend
+        self._vocab_size = vocab_size
+        self._stop_ids = frozenset(stop_ids)
+        self._caches: dict[int, _Cache] = {}
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a token, for all requests together."""
+        branches = [self._branch(request) for request in requests]
+        growing = branches
+        while growing := [branch for branch in growing if self._can_grow(branch)]:
+            logits = self._backend.forward([Rows(branch.cache.sequence_id, branch.pending_ids) for branch in growing])
+            for branch, row in zip(growing, logits, strict=True):
+                self._grow(branch, row[: self._vocab_size])
+        return [branch.to_draft() for branch in branches]
+
+    def observe(self, request_id: int, result: VerificationResult) -> None:
+        """Nothing to learn: the next context says it all."""
+
+    def release(self, request_id: int) -> None:
+        """Free the cache of a request."""
+        cache = self._caches.pop(request_id, None)
+        if cache is not None:
+            self._backend.close_sequence(cache.sequence_id)
+
+    def _branch(self, request: DraftRequest) -> _Branch:
+        """Crop the cache to what it shares with the context; what is missing, at least the last token, is pending.
+
+        After a draft that was accepted whole two tokens are missing: the last draft token, which was never fed, and
+        the bonus token. After any other round it is the recovered token. Only what was drafted last is compared, for
+        a context only grows.
+        """
+        cache = self._caches.get(request.request_id)
+        if cache is None:
+            cache = self._caches[request.request_id] = _Cache(self._backend.open_sequence())
+        last = len(request.context_ids) - 1
+        for token_id in cache.drafted_ids:
+            if cache.num_confirmed == last or request.context_ids[cache.num_confirmed] != token_id:
+                break
+            cache.num_confirmed += 1
+        cache.drafted_ids.clear()
+        self._backend.crop(cache.sequence_id, cache.num_confirmed)
+        probs = None if request.params.is_greedy else np.zeros((request.max_tokens, self._vocab_size))
+        return _Branch(request, cache, list(request.context_ids[cache.num_confirmed :]), probs)
+
+    def _can_grow(self, branch: _Branch) -> bool:
+        if len(branch.token_ids) >= branch.request.max_tokens or self._stop_ids.intersection(branch.token_ids[-1:]):
+            return False
+        length = self._backend.length(branch.cache.sequence_id) + len(branch.pending_ids)
+        return length <= self._backend.max_length and max(branch.pending_ids) < self._backend.vocab_size
+
+    def _grow(self, branch: _Branch, logits: Logits) -> None:
+        """Choose the next draft token; ``logits`` is ``[at most vocab_size]``, after everything pending was fed."""
+        if branch.token_ids:
+            branch.cache.drafted_ids += branch.pending_ids
+        else:
+            branch.cache.num_confirmed += len(branch.pending_ids)
+        if branch.probs is None:
+            token_id = int(greedy_token_ids(logits[np.newaxis])[0])
+        else:
+            law = branch.probs[len(branch.token_ids)]
+            law[: len(logits)] = target_probs(logits[np.newaxis], branch.request.params)[0]
+            token_id = branch.request.coins.draw(law)
+        branch.token_ids.append(token_id)
+        branch.pending_ids = [token_id]

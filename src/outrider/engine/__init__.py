@@ -1,0 +1,1 @@
+"""Requests in, answers out: rounds of speculative decoding and everything around them."""

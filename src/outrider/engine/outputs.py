@@ -1,0 +1,144 @@
+"""What a caller gets back: tokens as they come, and the whole answer with an account of how it was made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
+
+FinishReason = Literal["stop", "length"]
+Method = Literal["greedy", "token", "point_mass"]
+
+
+class Origin(Enum):
+    """How a token came about; see :mod:`outrider.types` for the terms."""
+
+    ACCEPTED = "accepted"
+    RECOVERED = "recovered"
+    BONUS = "bonus"
+    PLAIN = "plain"  # from a round without a draft
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedToken:
+    """One token of an answer.
+
+    Attributes:
+        token_id: Its id.
+        origin: How it came about.
+        text: What it made certain of the text. Empty while a character or a possible stop string is unfinished, and
+            for control tokens; the texts of all tokens joined are the text of the answer.
+    """
+
+    token_id: int
+    origin: Origin
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens counted as the model sees them: chat template and end-of-sequence tokens included."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What speculation did for one answer.
+
+    Attributes:
+        active: Whether drafts were asked for.
+        reason: In words, why speculation was on or off.
+        drafter: The drafter's name, or None.
+        method: The rule that verified drafts; None if there was none to verify.
+        counters: Draft tokens beyond the end of the answer are not counted: they were neither accepted nor rejected.
+    """
+
+    active: bool
+    reason: str
+    drafter: str | None = None
+    method: Method | None = None
+    counters: SpeculationCounters = field(default_factory=SpeculationCounters)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ``speculation`` object of the result document."""
+        return {
+            "active": self.active,
+            "reason": self.reason,
+            "drafter": self.drafter,
+            "method": self.method,
+            "num_drafts": self.counters.num_drafts,
+            "num_draft_tokens": self.counters.num_draft_tokens,
+            "num_accepted_tokens": self.counters.num_accepted_tokens,
+            "num_accepted_tokens_per_pos": list(self.counters.num_accepted_tokens_per_pos),
+            "acceptance_rate": acceptance_rate(self.counters),
+            "mean_acceptance_length": mean_acceptance_length(self.counters),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time went, in seconds.
+
+    Attributes:
+        load_s: Loading the models; the same in every answer of one ``LLM``.
+        prefill_s: From the start of the request to its first token.
+        decode_s: From the first token to the last; the draft model's reading of the prompt falls in here.
+        tokens_per_s: Tokens after the first, by ``decode_s``; None for an answer of one token.
+    """
+
+    load_s: float
+    prefill_s: float
+    decode_s: float
+    tokens_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOutput:
+    """One whole answer.
+
+    Attributes:
+        text: Without control tokens and without the stop string that ended it.
+        token_ids: Everything generated, an end-of-sequence token and the tokens of a stop string included.
+        finish_reason: ``"stop"``: the model ended the text or a stop string did. ``"length"``: ``max_tokens`` or the
+            context was used up.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    speculation: Speculation
+    timing: Timing
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result document that ``outrider generate --json`` prints."""
+        return {
+            "text": self.text,
+            "token_ids": list(self.token_ids),
+            "finish_reason": self.finish_reason,
+            "usage": asdict(self.usage),
+            "speculation": self.speculation.to_json(),
+            "timing": asdict(self.timing),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChunk:
+    """What one round added to an answer.
+
+    Attributes:
+        tokens: At least one.
+        output: The whole answer, in the last chunk only.
+    """
+
+    tokens: tuple[EmittedToken, ...]
+    output: GenerationOutput | None = None
+
+    @property
+    def text(self) -> str:
+        """What the round made certain of the text."""
+        return "".join(token.text for token in self.tokens)

@@ -1,0 +1,71 @@
+"""A request, and the state of its answer while it is being generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.engine.outputs import EmittedToken, FinishReason, Method
+from outrider.engine.text import TextAssembler
+from outrider.metrics import SpeculationCounters
+from outrider.sampling.params import SamplingParams
+from outrider.verification import CoinSource
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt to answer.
+
+    Attributes:
+        request_id: Unique among the requests of an engine.
+        prompt_ids: At least one token, and fewer than the target's context holds.
+        seed: Of all its random decisions: the caller's, or fresh entropy.
+    """
+
+    request_id: int
+    prompt_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """The state of one answer.
+
+    Between rounds the target's cache holds every committed token but the last, whose turn it is to be fed.
+
+    Attributes:
+        cache_id: The sequence's cache in the target.
+        token_ids: Prompt and answer so far: what is committed. Only :func:`~outrider.engine.commit.commit` adds to it.
+        max_length: How many tokens there may be in the end, by ``max_tokens`` and by the target's context.
+        method: The rule that verified drafts, once there was one.
+        started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds.
+    """
+
+    request: Request
+    cache_id: int
+    max_length: int
+    text: TextAssembler
+    coins: CoinSource
+    token_ids: list[int]
+    emitted: list[EmittedToken] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    counters: SpeculationCounters = field(default_factory=SpeculationCounters)
+    method: Method | None = None
+    started_at: float = 0.0
+    first_token_at: float | None = None
+    last_token_at: float = 0.0
+
+    @property
+    def params(self) -> SamplingParams:
+        """How its tokens are chosen and when it ends."""
+        return self.request.params
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has had no round yet."""
+        return not self.emitted
+
+    @property
+    def num_remaining(self) -> int:
+        """How many more tokens there may be."""
+        return self.max_length - len(self.token_ids)

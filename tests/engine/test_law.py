@@ -1,0 +1,131 @@
+"""What the engine emits follows the target's law: drafting, scoring, verification and commit together.
+
+The first proof enumerates every random decision of whole answers, so there is no sampling noise: what is left is the
+rounding of float32 logits. The second draws with real seeds, which shows that the coins are dealt out independently.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from math import log
+
+import pytest
+from engine_fakes import PlannedDrafter, answer, make_stepper
+
+from outrider.backends.toy import HashLM, ToyBackend, exact_probs
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.sequence import Request
+from outrider.sampling.params import SamplingParams
+from outrider.verification.exact import outcomes, sequence_law, total_variation
+
+TARGET = HashLM(vocab_size=3, seed=5, min_weight=0)
+PROMPT = (0, 1)
+NUM_TOKENS = 4
+
+
+class SameCoins:
+    """Deals the decisions of one enumeration, which wants fractions, to every round."""
+
+    def __init__(self, coins):
+        self.coins = coins
+
+    def at(self, position, purpose):
+        return self
+
+    def accept(self, numerator, denominator):
+        return self.coins.accept(Fraction(float(numerator)), Fraction(float(denominator)))
+
+    def draw(self, weights):
+        return self.coins.draw([Fraction(float(weight)) for weight in weights])
+
+
+def draft_model(seed, **sizes):
+    return DraftModelDrafter(ToyBackend(HashLM(seed=seed, **sizes)), vocab_size=3, name="toy")
+
+
+DRAFTERS = {
+    "none": lambda: None,
+    "draft model": lambda: draft_model(9, vocab_size=3),
+    "draft model with tokens it never says": lambda: draft_model(2, vocab_size=3, min_weight=0),
+    "the target itself": lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=3, name="toy"),
+    "wider vocabulary": lambda: draft_model(9, vocab_size=5),
+    "narrower vocabulary": lambda: draft_model(9, vocab_size=2),
+    "short context": lambda: DraftModelDrafter(ToyBackend(HashLM(3, seed=9), max_length=4), vocab_size=3, name="toy"),
+    "ngram": lambda: NgramDrafter(min_n=1, max_n=2),
+    "always the same": lambda: PlannedDrafter(lambda context: (2, 2, 2)),
+    "now more, now less": lambda: PlannedDrafter(lambda context: (0, 1, 2)[: len(context) % 4]),
+}
+
+
+@pytest.mark.parametrize("rule", ["auto", "point_mass"])
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_the_law_of_an_answer_is_the_targets(drafter, rule):
+    params = SamplingParams(temperature=1.0, max_tokens=NUM_TOKENS)
+
+    def one_answer(coins):
+        stepper = make_stepper(TARGET, drafter=DRAFTERS[drafter](), k=2, rule=rule)
+        sequence = stepper.open(Request(0, PROMPT, params, seed=0))
+        sequence.coins = SameCoins(coins)
+        while sequence.finish_reason is None:
+            stepper.step([sequence])
+        return tuple(sequence.token_ids[len(PROMPT) :])
+
+    emitted = outcomes(one_answer)
+    wanted = sequence_law(lambda prefix: exact_probs(TARGET, prefix), NUM_TOKENS, PROMPT)
+    assert sum(emitted.values()) == pytest.approx(1)
+    assert float(total_variation(emitted, wanted)) < 1e-6
+
+
+@pytest.mark.parametrize("drafter", ["none", "draft model", "narrower vocabulary", "always the same"])
+def test_seeded_answers_follow_the_targets_law(drafter):
+    """G-test on the joint law of the first three tokens, 27 cells, over 6000 seeds.
+
+    The bound is the 1 - 1e-6 quantile of chi-square with 26 degrees of freedom, 79. A law whose divergence is
+    0.02 (a total variation of about 0.1) would score 240 and pass with a chance below 1e-6.
+    """
+    target = HashLM(vocab_size=3, seed=5)
+    seeds = range(6000)
+    params = SamplingParams(temperature=1.0, max_tokens=3)
+    stepper = make_stepper(target, drafter=DRAFTERS[drafter](), k=2)
+    sequences = answer(stepper, [PROMPT] * len(seeds), params, seeds=list(seeds), max_sequences=50)
+    counts = Counter(tuple(sequence.token_ids[len(PROMPT) :]) for sequence in sequences)
+    law = sequence_law(lambda prefix: exact_probs(target, prefix), 3, PROMPT)
+    assert set(counts) <= set(law)
+    score = 2 * sum(counts[cell] * log(counts[cell] / (len(seeds) * law[cell])) for cell in counts)
+    assert score < 79
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "always the same", "now more, now less"])
+def test_a_seeded_text_does_not_depend_on_drafts_that_are_not_drawn(drafter):
+    params = SamplingParams(temperature=0.8, top_p=0.9, max_tokens=40)
+    for seed in range(20):
+        texts = set()
+        for name, k in product([drafter, "none"], [1, 2, 3]):
+            (sequence,) = answer(make_stepper(HashLM(7), drafter=DRAFTERS[name](), k=k), [(1, 2)], params, seeds=[seed])
+            texts.add(tuple(sequence.token_ids))
+        assert len(texts) == 1
+
+
+def test_a_seeded_text_is_the_same_in_any_company():
+    params = SamplingParams(temperature=1.0, max_tokens=25)
+    prompts, seeds = [(1,), (2,), (1,), (1,)], [5, 5, 6, 5]
+
+    def texts(max_sequences):
+        stepper = make_stepper(HashLM(5, seed=1), drafter=DRAFTERS["draft model"](), k=3, vocab_size=3)
+        sequences = answer(stepper, prompts, params, seeds=seeds, max_sequences=max_sequences)
+        return [tuple(sequence.token_ids) for sequence in sequences]
+
+    alone = texts(1)
+    assert alone == texts(2) == texts(4)
+    assert alone[0] == alone[3] != alone[2]
+
+
+def test_a_tiny_temperature_is_greedy_and_breaks_nothing():
+    for temperature in (1e-30, 1e-6, 1e-5, 1e-4):
+        params = SamplingParams(temperature=temperature, max_tokens=30)
+        drafter = DraftModelDrafter(ToyBackend(HashLM(50, seed=1, max_weight=10**6)), vocab_size=50, name="toy")
+        target = HashLM(50, seed=2, max_weight=10**6)
+        (sampled,) = answer(make_stepper(target, drafter=drafter, k=3), [PROMPT], params)
+        (greedy,) = answer(make_stepper(target), [PROMPT], SamplingParams(max_tokens=30))
+        assert sampled.token_ids == greedy.token_ids
