@@ -1,0 +1,192 @@
+// outrider._core: the native core as Python sees it. src/outrider/_core.pyi has the types and the documentation.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "formats/gguf.h"
+#include "model/model.h"
+#include "ops/ops.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace outrider {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Shares an object of Python's with threads that do not hold its lock.
+std::shared_ptr<const void> keep_alive(Bytes bytes) {
+  return {new Bytes(std::move(bytes)), [](const void* p) {
+            const nb::gil_scoped_acquire gil;
+            delete static_cast<const Bytes*>(p);
+          }};
+}
+
+PackAs pack_as_from(const std::string& name) {
+  if (name == "file") return PackAs::kFile;
+  if (name == "int8") return PackAs::kInt8;
+  if (name == "bfloat16") return PackAs::kBFloat16;
+  throw std::invalid_argument("weights cannot be held as '" + name + "'; use 'file', 'int8' or 'bfloat16'");
+}
+
+void add_tensor(Model& model, std::string role, std::optional<int64_t> layer, const std::string& type,
+                std::vector<int64_t> shape, Bytes data, const std::string& pack_as) {
+  const WeightTypeInfo* info = find_weight_type(std::string_view(type));
+  if (info == nullptr)
+    throw std::invalid_argument("tensor " + role + " has type '" + type + "', which the core cannot read");
+  const std::span<const uint8_t> view(data.data(), data.size());
+  const Tensor tensor{std::move(role), layer, info->type, std::move(shape), view, keep_alive(std::move(data))};
+  const PackAs as = pack_as_from(pack_as);
+  const nb::gil_scoped_release no_gil;
+  model.add(tensor, as);
+}
+
+nb::ndarray<nb::numpy, float, nb::ndim<2>> forward(Model& model, std::vector<int64_t> sequences,
+                                                    std::vector<std::vector<int64_t>> tokens,
+                                                    const std::vector<int64_t>& num_logits) {
+  if (tokens.size() != sequences.size() || num_logits.size() != sequences.size())
+    throw std::invalid_argument("the lists of sequences, tokens and num_logits differ in length");
+  std::vector<Request> requests;
+  for (size_t i = 0; i < sequences.size(); ++i)
+    requests.push_back({sequences[i], std::move(tokens[i]), num_logits[i]});
+  Logits logits;
+  {
+    const nb::gil_scoped_release no_gil;
+    logits = model.forward(requests);
+  }
+  using Owner = std::shared_ptr<AlignedBuffer>;
+  float* values = logits.values->as<float>();
+  const nb::capsule owner(new Owner(std::move(logits.values)),
+                          [](void* p) noexcept { delete static_cast<Owner*>(p); });
+  const size_t shape[] = {static_cast<size_t>(logits.num_rows), static_cast<size_t>(model.config().vocab_size)};
+  return nb::ndarray<nb::numpy, float, nb::ndim<2>>(values, 2, shape, owner);
+}
+
+std::vector<int64_t> argmax(const FloatRows& logits, const std::string& isa) {
+  const Ops& ops = ops_for(choose_isa(isa));
+  std::vector<int64_t> ids(logits.shape(0));
+  if (logits.shape(1) == 0) throw std::invalid_argument("rows of logits are empty; there is no largest of none");
+  const nb::gil_scoped_release no_gil;
+  for (size_t r = 0; r < ids.size(); ++r)
+    ids[r] = ops.argmax(logits.data() + r * logits.shape(1), static_cast<int64_t>(logits.shape(1)));
+  return ids;
+}
+
+std::vector<std::string> isa_names() {
+  std::vector<std::string> names;
+  for (const Isa isa : available_isas()) names.emplace_back(isa_name(isa));
+  return names;
+}
+
+// --- GGUF ------------------------------------------------------------------------------------------------------------
+
+nb::object text(std::string_view bytes) {
+  PyObject* string = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
+  if (string == nullptr) throw nb::python_error();
+  return nb::steal(string);
+}
+
+const char* numpy_type(GgufType type) {
+  switch (type) {
+    case GgufType::kUint8: return "<u1";
+    case GgufType::kInt8: return "<i1";
+    case GgufType::kUint16: return "<u2";
+    case GgufType::kInt16: return "<i2";
+    case GgufType::kUint32: return "<u4";
+    case GgufType::kInt32: return "<i4";
+    case GgufType::kFloat32: return "<f4";
+    case GgufType::kBool: return "?";
+    case GgufType::kUint64: return "<u8";
+    case GgufType::kInt64: return "<i8";
+    case GgufType::kFloat64: return "<f8";
+    default: throw std::invalid_argument("arrays of arrays are not supported");
+  }
+}
+
+struct ToPython {
+  nb::object operator()(std::string_view string) const { return text(string); }
+  nb::object operator()(const GgufArray& array) const {
+    if (array.type == GgufType::kString) {
+      nb::list list;
+      for (const std::string_view string : array.strings) list.append(text(string));
+      return list;
+    }
+    const nb::bytes copy(array.bytes.data(), array.bytes.size());
+    return nb::module_::import_("numpy").attr("frombuffer")(copy, numpy_type(array.type));
+  }
+  template <class Number> nb::object operator()(Number number) const { return nb::cast(number); }
+};
+
+nb::tuple parse(const Bytes& file) {
+  const std::span<const uint8_t> bytes(file.data(), file.size());
+  const GgufFile parsed = parse_gguf(bytes);
+  nb::dict metadata;
+  for (const auto& [key, value] : parsed.metadata) metadata[text(key)] = std::visit(ToPython{}, value);
+  nb::list tensors;
+  for (const GgufTensor& tensor : parsed.tensors)
+    tensors.append(nb::make_tuple(text(tensor.name), tensor.type->name, nb::tuple(nb::cast(tensor.shape)),
+                                  tensor.data.data() - bytes.data(), tensor.data.size()));
+  return nb::make_tuple(metadata, tensors);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::exception<ContextOverflow>(m, "ContextOverflow", PyExc_ValueError);
+
+  nb::class_<Model>(m, "Model")
+      .def(
+          "__init__",
+          [](Model* self, std::string architecture, int64_t vocab_size, int64_t context_length, int64_t hidden_size,
+             int64_t intermediate_size, int64_t num_layers, int64_t num_heads, int64_t num_kv_heads, int64_t head_dim,
+             double norm_eps, std::string rope_style, std::vector<double> rope_inv_freq, int threads,
+             int64_t max_length, const std::string& isa) {
+            new (self) Model({.architecture = std::move(architecture),
+                              .vocab_size = vocab_size,
+                              .context_length = context_length,
+                              .hidden_size = hidden_size,
+                              .intermediate_size = intermediate_size,
+                              .num_layers = num_layers,
+                              .num_heads = num_heads,
+                              .num_kv_heads = num_kv_heads,
+                              .head_dim = head_dim,
+                              .norm_eps = norm_eps,
+                              .rope_style = std::move(rope_style),
+                              .rope_inv_freq = std::move(rope_inv_freq)},
+                             threads, max_length, isa);
+          },
+          nb::kw_only(), "architecture"_a, "vocab_size"_a, "context_length"_a, "hidden_size"_a, "intermediate_size"_a,
+          "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_eps"_a, "rope_style"_a,
+          "rope_inv_freq"_a, "threads"_a, "max_length"_a, "isa"_a)
+      .def("add_tensor", &add_tensor, nb::kw_only(), "role"_a, "layer"_a.none(), "type"_a, "shape"_a, "data"_a,
+           "pack_as"_a)
+      .def("finish", &Model::finish, nb::call_guard<nb::gil_scoped_release>())
+      .def("open", &Model::open)
+      .def("close", &Model::close, "sequence_id"_a)
+      .def("length", &Model::length, "sequence_id"_a)
+      .def("crop", &Model::crop, "sequence_id"_a, "length"_a)
+      .def("forward", &forward, "sequence_ids"_a, "token_ids"_a, "num_logits"_a)
+      .def_prop_ro("isa", [](const Model& model) { return std::string(isa_name(model.isa())); })
+      .def_prop_ro("threads", &Model::num_threads)
+      .def_prop_ro("max_length", &Model::max_length)
+      .def_prop_ro("vocab_size", [](const Model& model) { return model.config().vocab_size; })
+      .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def_prop_ro("cache_bytes", &Model::cache_bytes);
+
+  m.def("available_isas", &isa_names);
+  m.def("argmax", &argmax, "logits"_a, "isa"_a = "");
+  m.def("parse_gguf", &parse, "file"_a);
+}
+
+}  // namespace outrider

@@ -1,0 +1,231 @@
+#include "model/executor.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace outrider {
+
+Executor::Executor(const ModelConfig& config, const Weights& weights, const KvCache& cache, ThreadPool& pool, Isa isa)
+    : config_(config),
+      weights_(weights),
+      cache_(cache),
+      pool_(pool),
+      isa_(isa),
+      ops_(ops_for(isa)),
+      barrier_(pool.num_threads()),
+      residual_(config.hidden_size),
+      after_attention_(config.hidden_size),
+      q_(config.q_size()),
+      k_(config.kv_size()),
+      v_(config.kv_size()),
+      projected_(config.hidden_size),
+      gate_(config.intermediate_size),
+      up_(config.intermediate_size),
+      cos_(static_cast<int64_t>(config.rope_inv_freq.size())),
+      sin_(static_cast<int64_t>(config.rope_inv_freq.size())),
+      normed_(kMaxRows, config.hidden_size),
+      attended_(kMaxRows, config.q_size()),
+      gated_(kMaxRows, config.intermediate_size) {
+  for (int i = 0; i < pool.num_threads(); ++i)
+    scratch_.emplace_back(attention_scratch(config.head_dim) * sizeof(float));
+}
+
+void Executor::run(std::span<const Row> rows, float* logits) {
+  const int64_t last = config_.num_layers - 1;
+  const auto set_rows = [this](int64_t num_rows) {
+    normed_.set_shape(num_rows, config_.hidden_size);
+    attended_.set_shape(num_rows, config_.q_size());
+    gated_.set_shape(num_rows, config_.intermediate_size);
+  };
+
+  const Selection all = select(rows, true);
+  set_rows(static_cast<int64_t>(rows.size()));
+  pool_.run([&](int thread) noexcept {
+    embed(rows, thread);
+    for (int64_t layer = 0; layer <= last; ++layer) {
+      keys_and_values(rows, layer, thread);
+      if (layer == last) break;
+      attend_and_project(all, layer, thread);
+      feed_forward(all, layer, thread);
+    }
+  });
+
+  const Selection wanted = select(rows, false);
+  const auto num_wanted = static_cast<int64_t>(wanted.rows.size());
+  if (num_wanted == 0) return;
+  set_rows(num_wanted);
+  pool_.run([&](int thread) noexcept {
+    attend_and_project(wanted, last, thread);
+    feed_forward(wanted, last, thread);
+    each_row(num_wanted, thread, [&](int64_t r) {
+      norm(residual_.row(r), weights_.output_norm, r, weights_.output.quantised);
+    });
+    barrier_.arrive_and_wait();
+    const MatmulJob job{&weights_.output, logits, config_.vocab_size};
+    matmul({&job, 1}, normed_, isa_, thread, pool_.num_threads());
+  });
+}
+
+// --- what is done before the threads start ---------------------------------------------------------------------------
+
+Executor::Selection Executor::select(std::span<const Row> rows, bool all) {
+  Selection selection;
+  std::vector<std::pair<int64_t, int64_t>> runs;  // [begin, end) of rows of one sequence
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  for (int64_t r = 0; r < num_rows; ++r) {
+    if (!all && !rows[r].wants_logits) continue;
+    selection.rows.push_back(r);
+    if (!runs.empty() && runs.back().second == r && rows[r].sequence == rows[r - 1].sequence) ++runs.back().second;
+    else runs.emplace_back(r, r + 1);
+  }
+  for (const auto& [begin, end] : runs) add_tasks(selection, rows, begin, end, static_cast<int64_t>(runs.size()));
+  return selection;
+}
+
+// One task per key-value head, more where they would be too large or too few to go round.
+void Executor::add_tasks(Selection& selection, std::span<const Row> rows, int64_t begin, int64_t end,
+                         int64_t num_runs) {
+  const int64_t group = config_.num_heads / config_.num_kv_heads, queries = (end - begin) * group;
+  const int64_t to_go_round = (pool_.num_threads() - 1) / (num_runs * config_.num_kv_heads) + 1;
+  const int64_t pieces = std::min(queries, std::max((queries - 1) / kMaxTaskQueries + 1, to_go_round));
+  const auto out = std::lower_bound(selection.rows.begin(), selection.rows.end(), begin) - selection.rows.begin();
+  for (int64_t kv_head = 0; kv_head < config_.num_kv_heads; ++kv_head) {
+    const int64_t head_begin = kv_head * group * config_.head_dim;
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      const AttentionTask task{
+          .chunks = rows[begin].sequence->chunk_data.data(),
+          .chunk_offset = 0,  // that of the layer
+          .head_dim = config_.head_dim,
+          .group = group,
+          .first_position = rows[begin].position,
+          .begin = queries * piece / pieces,
+          .end = queries * (piece + 1) / pieces,
+          .q = q_.row(begin) + head_begin,
+          .q_stride = q_.stride,
+          .out = attended_.floats() + out * attended_.stride() + head_begin,
+          .out_stride = attended_.stride(),
+      };
+      selection.tasks.push_back({task, kv_head});
+    }
+  }
+}
+
+// --- the steps -------------------------------------------------------------------------------------------------------
+
+template <class F> void Executor::each_row(int64_t num_rows, int thread, F f) const {
+  const Span span = split(num_rows, thread, pool_.num_threads());
+  for (int64_t r = span.begin; r < span.end; ++r) f(r);
+}
+
+void Executor::multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread) {
+  barrier_.arrive_and_wait();
+  matmul(jobs, x, isa_, thread, pool_.num_threads());
+  barrier_.arrive_and_wait();
+}
+
+void Executor::norm(const float* x, const std::vector<float>& weight, int64_t row, bool quantise) {
+  float* y = normed_.floats() + row * normed_.stride();
+  ops_.rms_norm(x, weight.data(), config_.hidden_size, static_cast<float>(config_.norm_eps), y);
+  if (quantise) normed_.quantize_row(row, isa_);
+}
+
+void Executor::embed(std::span<const Row> rows, int thread) {
+  each_row(static_cast<int64_t>(rows.size()), thread, [&](int64_t r) {
+    weights_.embed(rows[r].token, residual_.row(r));
+    float *cos = cos_.row(r), *sin = sin_.row(r);
+    for (size_t i = 0; i < config_.rope_inv_freq.size(); ++i) {
+      const double angle = static_cast<double>(rows[r].position) * config_.rope_inv_freq[i];
+      cos[i] = static_cast<float>(std::cos(angle));
+      sin[i] = static_cast<float>(std::sin(angle));
+    }
+  });
+}
+
+void Executor::keys_and_values(std::span<const Row> rows, int64_t layer, int thread) {
+  const LayerWeights& w = weights_.layers[layer];
+  if (thread == 0) next_task_.store(0, std::memory_order_relaxed);  // used after the barriers below
+  const bool quantised = w.attn_q.quantised || w.attn_k.quantised || w.attn_v.quantised;
+  each_row(static_cast<int64_t>(rows.size()), thread,
+           [&](int64_t r) { norm(residual_.row(r), w.attn_norm, r, quantised); });
+  const MatmulJob jobs[] = {
+      {&w.attn_q, q_.row(0), q_.stride}, {&w.attn_k, k_.row(0), k_.stride}, {&w.attn_v, v_.row(0), v_.stride}};
+  multiply(jobs, normed_, thread);
+  rotate_and_store(rows, layer, thread);
+  barrier_.arrive_and_wait();
+}
+
+void Executor::rotate_and_store(std::span<const Row> rows, int64_t layer, int thread) {
+  const LayerWeights& w = weights_.layers[layer];
+  const int64_t head_dim = config_.head_dim, group = config_.num_heads / config_.num_kv_heads;
+  const auto half = static_cast<int64_t>(config_.rope_inv_freq.size());
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const float q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const auto add_bias = [&](float* x, const std::vector<float>& bias, int64_t begin, int64_t n) {
+    if (!bias.empty()) ops_.add(x, bias.data() + begin, n, x);
+  };
+  // One item is one row's share of one key-value head; neighbouring rows, which share cache lines, stay together.
+  const Span items = split(num_rows * config_.num_kv_heads, thread, pool_.num_threads());
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t kv_head = item / num_rows, r = item % num_rows;
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      float* q = q_.row(r) + head * head_dim;
+      add_bias(q, w.attn_q_bias, head * head_dim, head_dim);
+      ops_.rotate(q, cos_.row(r), sin_.row(r), half, head_dim, q_scale);
+    }
+    float *k = k_.row(r) + kv_head * head_dim, *v = v_.row(r) + kv_head * head_dim;
+    add_bias(k, w.attn_k_bias, kv_head * head_dim, head_dim);
+    add_bias(v, w.attn_v_bias, kv_head * head_dim, head_dim);
+    ops_.rotate(k, cos_.row(r), sin_.row(r), half, head_dim, 1.0f);
+    const int64_t position = rows[r].position;
+    uint16_t* block = rows[r].sequence->chunk_data[position / kChunkPositions] + cache_.offset(layer, kv_head) +
+                      position % kChunkPositions / kBlockPositions * block_elements(head_dim);
+    ops_.write_cache(k, v, head_dim, block, position % kBlockPositions);
+  }
+}
+
+void Executor::quantise(Activations& x, const PackedMatrix& weights, int thread) {
+  barrier_.arrive_and_wait();
+  if (weights.quantised) each_row(x.num_rows(), thread, [&](int64_t r) { x.quantize_row(r, isa_); });
+}
+
+void Executor::attend_and_project(const Selection& selection, int64_t layer, int thread) {
+  const LayerWeights& w = weights_.layers[layer];
+  const auto num_tasks = static_cast<int64_t>(selection.tasks.size());
+  for (int64_t i; (i = next_task_.fetch_add(1, std::memory_order_relaxed)) < num_tasks;) {
+    AttentionTask task = selection.tasks[i].attention;
+    task.chunk_offset = cache_.offset(layer, selection.tasks[i].kv_head);
+    ops_.attend(task, scratch_[thread].as<float>());
+  }
+  quantise(attended_, w.attn_output, thread);
+  const MatmulJob job{&w.attn_output, projected_.row(0), projected_.stride};
+  multiply({&job, 1}, attended_, thread);
+}
+
+void Executor::feed_forward(const Selection& selection, int64_t layer, int thread) {
+  const LayerWeights& w = weights_.layers[layer];
+  const auto num_rows = static_cast<int64_t>(selection.rows.size());
+  each_row(num_rows, thread, [&](int64_t r) {
+    ops_.add(residual_.row(selection.rows[r]), projected_.row(r), residual_.stride, after_attention_.row(r));
+    norm(after_attention_.row(r), w.ffn_norm, r, w.ffn_gate.quantised || w.ffn_up.quantised);
+  });
+  const MatmulJob gate_and_up[] = {{&w.ffn_gate, gate_.row(0), gate_.stride}, {&w.ffn_up, up_.row(0), up_.stride}};
+  multiply(gate_and_up, normed_, thread);
+
+  // By sixteenths of a row, so that several threads share a single row.
+  const int64_t row_vectors = gate_.stride / 16;
+  const Span vectors = split(num_rows * row_vectors, thread, pool_.num_threads());
+  for (int64_t i = vectors.begin; i < vectors.end;) {
+    const int64_t r = i / row_vectors, begin = i % row_vectors * 16;
+    const int64_t count = std::min(vectors.end - i, row_vectors - i % row_vectors);
+    ops_.silu_mul(gate_.row(r) + begin, up_.row(r) + begin, count * 16, gated_.floats() + r * gated_.stride() + begin);
+    i += count;
+  }
+  quantise(gated_, w.ffn_down, thread);
+  const MatmulJob down{&w.ffn_down, projected_.row(0), projected_.stride};
+  multiply({&down, 1}, gated_, thread);
+  each_row(num_rows, thread, [&](int64_t r) {
+    ops_.add(after_attention_.row(r), projected_.row(r), residual_.stride, residual_.row(r));
+  });
+}
+
+}  // namespace outrider

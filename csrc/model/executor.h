@@ -1,0 +1,89 @@
+// One pass of a model over some rows.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "aligned.h"
+#include "matmul/matmul.h"
+#include "model/barrier.h"
+#include "model/config.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+#include "ops/ops.h"
+#include "thread_pool.h"
+
+namespace outrider {
+
+// A token at its place. Rows of one sequence stand together, in order of position, those with logits last; its cache
+// has room for them and holds every position before them.
+struct Row {
+  const Sequence* sequence;
+  int64_t position;
+  int64_t token;
+  bool wants_logits;
+};
+
+// The steps of a layer share the work out by rows, heads or output columns, never within a sum; between steps the
+// threads meet at a barrier. What a row goes through depends on its token and context alone.
+class Executor {
+ public:
+  static constexpr int64_t kMaxRows = 256;  // bounds the buffers; more rows come in several passes, to the same bits
+
+  // All arguments must outlive the executor; the weights must be finished.
+  Executor(const ModelConfig& config, const Weights& weights, const KvCache& cache, ThreadPool& pool, Isa isa);
+
+  // At most kMaxRows rows. Writes the keys and values of all rows to the caches and [rows that want logits,
+  // vocab_size] to logits.
+  void run(std::span<const Row> rows, float* logits);
+
+ private:
+  // The rows that take part in a step: all of them, or those with logits once the last layer's cache is written.
+  struct Selection {
+    std::vector<int64_t> rows;  // indices of rows of the pass
+    struct Task {
+      AttentionTask attention;
+      int64_t kv_head;
+    };
+    std::vector<Task> tasks;
+  };
+  Selection select(std::span<const Row> rows, bool all);
+  void add_tasks(Selection& selection, std::span<const Row> rows, int64_t begin, int64_t end, int64_t num_runs);
+
+  // Every function below is one thread's share; `thread` says whose.
+  void embed(std::span<const Row> rows, int thread);
+  void norm(const float* x, const std::vector<float>& weight, int64_t row, bool quantise);
+  void keys_and_values(std::span<const Row> rows, int64_t layer, int thread);
+  void rotate_and_store(std::span<const Row> rows, int64_t layer, int thread);
+  void attend_and_project(const Selection& selection, int64_t layer, int thread);
+  void feed_forward(const Selection& selection, int64_t layer, int thread);
+  void multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread);
+  void quantise(Activations& x, const PackedMatrix& weights, int thread);
+  template <class F> void each_row(int64_t num_rows, int thread, F f) const;
+
+  const ModelConfig& config_;
+  const Weights& weights_;
+  const KvCache& cache_;
+  ThreadPool& pool_;
+  const Isa isa_;
+  const Ops& ops_;
+  Barrier barrier_;
+  std::atomic<int64_t> next_task_{0};
+
+  // [kMaxRows, stride] each; strides are multiples of 16 and what lies beyond a row's values is zero.
+  struct Matrix {
+    explicit Matrix(int64_t width) : stride(padded(width)), buffer((kMaxRows * stride + kPadding) * sizeof(float)) {}
+    float* row(int64_t r) { return buffer.as<float>() + r * stride; }
+    static constexpr int64_t kPadding = 16;  // the last head of the last row may be read as if padded
+    int64_t stride;
+    AlignedBuffer buffer;
+  };
+  Matrix residual_, after_attention_;  // the residual stream before and between the two halves of a layer
+  Matrix q_, k_, v_, projected_, gate_, up_, cos_, sin_;
+  Activations normed_, attended_, gated_;
+  std::vector<AlignedBuffer> scratch_;  // one per thread
+};
+
+}  // namespace outrider

@@ -1,0 +1,75 @@
+#include "model/kv_cache.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "ops/ops.h"
+
+namespace outrider {
+namespace {
+
+constexpr size_t kMaxSequences = 1 << 16;
+
+int64_t chunks_for(int64_t length) { return (length + kChunkPositions - 1) / kChunkPositions; }
+
+}  // namespace
+
+KvCache::KvCache(const ModelConfig& config, int64_t max_length)
+    : num_kv_heads_(config.num_kv_heads),
+      head_elements_(kBlocksPerChunk * block_elements(config.head_dim)),
+      chunk_elements_(config.num_layers * num_kv_heads_ * head_elements_),
+      max_length_(max_length) {
+  check_range("max_length", max_length, 1, config.context_length, "a sequence can be no longer than the model's context");
+}
+
+int64_t KvCache::offset(int64_t layer, int64_t kv_head) const {
+  return (layer * num_kv_heads_ + kv_head) * head_elements_;
+}
+
+int64_t KvCache::open() {
+  if (sequences_.size() >= kMaxSequences)
+    throw std::invalid_argument(std::to_string(kMaxSequences) + " sequences are open, the limit; close some first");
+  sequences_.emplace(next_id_, Sequence{});
+  return next_id_++;
+}
+
+void KvCache::close(int64_t id) {
+  at(id);
+  sequences_.erase(id);
+}
+
+Sequence& KvCache::at(int64_t id) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end())
+    throw std::invalid_argument("sequence " + std::to_string(id) + " is not open; open_sequence() gives ids");
+  return found->second;
+}
+
+void KvCache::crop(int64_t id, int64_t length) {
+  Sequence& sequence = at(id);
+  check_range("the length to crop to", length, 0, sequence.length, "a sequence can only be cropped to what it holds");
+  sequence.length = length;
+  // One chunk more than needed stays, lest a sequence that goes to and fro at a boundary allocates every time.
+  const size_t kept = std::min<size_t>(sequence.chunks.size(), chunks_for(length) + 1);
+  sequence.chunks.resize(kept);
+  sequence.chunk_data.resize(kept);
+}
+
+void KvCache::reserve(Sequence& sequence, int64_t length) const {
+  const size_t needed = chunks_for(length);
+  sequence.chunk_data.reserve(needed);
+  while (sequence.chunks.size() < needed) {
+    sequence.chunks.emplace_back(chunk_elements_ * sizeof(uint16_t));
+    sequence.chunk_data.push_back(sequence.chunks.back().as<uint16_t>());
+  }
+}
+
+int64_t KvCache::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [id, sequence] : sequences_)
+    for (const AlignedBuffer& chunk : sequence.chunks) bytes += static_cast<int64_t>(chunk.bytes());
+  return bytes;
+}
+
+}  // namespace outrider

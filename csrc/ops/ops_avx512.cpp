@@ -1,0 +1,9 @@
+#include "ops/attention.h"
+#include "ops/rows.h"
+
+namespace outrider {
+
+extern const Ops kAvx512Ops;
+const Ops kAvx512Ops = {rms_norm, add_rows, silu_mul, rotate, write_cache, attend, argmax};
+
+}  // namespace outrider

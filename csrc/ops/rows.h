@@ -1,0 +1,85 @@
+// The functions of ops.h that work on a row; included once per instruction set.
+#pragma once
+
+#include "ops/ops.h"
+#include "ops/vec.h"
+
+namespace outrider {
+namespace {
+
+inline int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+void rms_norm(const float* x, const float* weight, int64_t n, float eps, float* y) {
+  const int64_t end = round_up(n);
+  Vec squares = splat(0.0f);
+  for (int64_t i = 0; i < end; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  const Vec scale = splat(1.0f / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(n) + eps));
+  for (int64_t i = 0; i < end; i += kLanes) store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
+}
+
+void add_rows(const float* a, const float* b, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+}
+
+void silu_mul(const float* gate, const float* up, int64_t n, float* y) {
+  const Vec one = splat(1.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec g = load(gate + i);
+    const Vec silu = div(g, add(one, exp(sub(splat(0.0f), g))));
+    store(y + i, mul(silu, load(up + i)));
+  }
+}
+
+void rotate(float* x, const float* cos, const float* sin, int64_t half, int64_t n, float scale) {
+  float* __restrict first = x;
+  float* __restrict second = x + half;
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = first[i], b = second[i];
+    first[i] = (a * cos[i] - b * sin[i]) * scale;
+    second[i] = (b * cos[i] + a * sin[i]) * scale;
+  }
+  for (int64_t i = 2 * half; i < n; ++i) x[i] *= scale;
+}
+
+void write_cache(const float* k, const float* v, int64_t head_dim, uint16_t* block, int64_t slot) {
+  const int64_t end = round_up(head_dim);
+  uint16_t* values = block + head_dim * kBlockPositions + slot * end;
+  for (int64_t d = 0; d < end; d += kLanes) {
+    uint16_t keys[kLanes];
+    store_f16(keys, load(k + d));
+    for (int64_t i = 0; i < kLanes && d + i < head_dim; ++i) block[(d + i) * kBlockPositions + slot] = keys[i];
+    store_f16(values + d, load(v + d));
+  }
+}
+
+int64_t argmax(const float* x, int64_t n) {
+  constexpr int64_t kStride = 1024;  // the largest value is found per stride, its index only in the stride that wins
+  float best = -kInfinity;
+  int64_t best_begin = 0;
+  for (int64_t begin = 0; begin < n; begin += kStride) {
+    const int64_t end = begin + kStride < n ? begin + kStride : n;
+    Vec largest = splat(-kInfinity);
+    bool nan = false;
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      nan |= any_nan(load(x + i));
+      largest = max(largest, load(x + i));
+    }
+    float value = max_of_lanes(largest);
+    for (; i < end; ++i) {
+      nan |= x[i] != x[i];
+      value = x[i] > value ? x[i] : value;
+    }
+    if (nan) return -1;
+    if (value > best) {
+      best = value;
+      best_begin = begin;
+    }
+  }
+  int64_t i = best_begin;
+  while (x[i] != best) ++i;
+  return i;
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,229 @@
+// Sixteen floats, and the few operations on them that the executor needs, each defined to the last bit.
+//
+// One source, compiled once per instruction set. Every operation is one IEEE operation per lane (a fused multiply-add
+// counts as one), so that all sets agree. Where a comparison decides, it is `a > b ? a : b` with the second operand
+// taken when either is NaN, as x86 has it. Everything has internal linkage: code built for one instruction set must
+// not be picked by the linker for another.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace outrider {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr float kInfinity = __builtin_inff();
+
+#if defined(__AVX512F__)
+
+struct Vec { __m512 v; };
+inline Vec splat(float x) { return {_mm512_set1_ps(x)}; }
+inline Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
+inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Vec sub(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Vec div(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline bool any_nan(Vec a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q) != 0; }
+// 2^n for the integers n left in the low bits of a float by adding 1.5 * 2^23.
+inline Vec exp2_of_low_bits(Vec a) {
+  const __m512i bits = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(bits, _mm512_set1_epi32(0x3f800000)))};
+}
+inline Vec load_f16(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline void store_f16(uint16_t* p, Vec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#elif defined(__AVX2__)
+
+struct Vec { __m256 lo, hi; };
+inline Vec splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, Vec a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline Vec sub(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+inline Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+inline Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+inline bool any_nan(Vec a) {
+  const __m256 nan = _mm256_or_ps(_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q));
+  return _mm256_movemask_ps(nan) != 0;
+}
+inline __m256 exp2_of_low_bits(__m256 a) {
+  const __m256i bits = _mm256_slli_epi32(_mm256_castps_si256(a), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_set1_epi32(0x3f800000)));
+}
+inline Vec exp2_of_low_bits(Vec a) { return {exp2_of_low_bits(a.lo), exp2_of_low_bits(a.hi)}; }
+inline Vec load_f16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline void store_f16(uint16_t* p, Vec a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#else  // four lanes at a time: SSE2, NEON, or whatever the compiler makes of it
+
+typedef float Quad __attribute__((vector_size(16)));
+typedef uint32_t QuadBits __attribute__((vector_size(16)));
+struct Vec { Quad q[4]; };
+
+template <class F> inline Vec each_quad(F f) { return {{f(0), f(1), f(2), f(3)}}; }
+inline Vec splat(float x) {
+  return each_quad([x](int) { return Quad{x, x, x, x}; });
+}
+inline Vec load(const float* p) {
+  Vec r;
+  std::memcpy(&r, p, sizeof r);
+  return r;
+}
+inline void store(float* p, Vec a) { std::memcpy(p, &a, sizeof a); }
+inline Vec add(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] + b.q[i]; });
+}
+inline Vec sub(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] - b.q[i]; });
+}
+inline Vec mul(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] * b.q[i]; });
+}
+inline Vec div(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] / b.q[i]; });
+}
+inline Vec max(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] > b.q[i] ? a.q[i] : b.q[i]; });
+}
+inline Vec min(Vec a, Vec b) {
+  return each_quad([&](int i) { return a.q[i] < b.q[i] ? a.q[i] : b.q[i]; });
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__aarch64__)
+  return each_quad([&](int i) {
+    return Quad(vfmaq_f32(float32x4_t(c.q[i]), float32x4_t(a.q[i]), float32x4_t(b.q[i])));
+  });
+#else
+  return each_quad([&](int i) {
+    Quad r;
+    for (int j = 0; j < 4; ++j) r[j] = __builtin_fmaf(a.q[i][j], b.q[i][j], c.q[i][j]);
+    return r;
+  });
+#endif
+}
+inline bool any_nan(Vec a) {
+  bool nan = false;
+  for (int i = 0; i < kLanes; ++i) nan |= a.q[i / 4][i % 4] != a.q[i / 4][i % 4];
+  return nan;
+}
+inline Vec exp2_of_low_bits(Vec a) {
+  return each_quad([&](int i) { return Quad((QuadBits(a.q[i]) << 23) + 0x3f800000u); });
+}
+
+#if defined(__aarch64__)
+inline Vec load_f16(const uint16_t* p) {
+  return each_quad([p](int i) { return Quad(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)))); });
+}
+inline void store_f16(uint16_t* p, Vec a) {
+  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(float32x4_t(a.q[i]))));
+}
+#else
+inline float f16_to_f32(uint16_t h) {
+  // Exponent and mantissa moved into place make the value times 2^-112, subnormals included; infinities and NaNs
+  // land at 2^16 and above and get the top exponent.
+  const uint32_t magnitude = uint32_t{h} << 13 & 0x0fffe000u;
+  float value;
+  std::memcpy(&value, &magnitude, 4);
+  value *= 0x1p112f;
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (value >= 0x1p16f) bits |= 0x7f800000u;
+  bits |= uint32_t{h} << 16 & 0x80000000u;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline uint16_t f32_to_f16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
+  if (bits >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
+  if (bits < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the rounded subnormal in the low bits
+    float magnitude;
+    std::memcpy(&magnitude, &bits, 4);
+    magnitude += 0.5f;
+    std::memcpy(&bits, &magnitude, 4);
+    return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
+  }
+  bits += 0xfffu + (bits >> 13 & 1u);  // nearest, ties to even
+  return static_cast<uint16_t>(sign | ((bits - 0x38000000u) >> 13));
+}
+inline Vec load_f16(const uint16_t* p) {
+  Vec r;
+  for (int i = 0; i < kLanes; ++i) r.q[i / 4][i % 4] = f16_to_f32(p[i]);
+  return r;
+}
+inline void store_f16(uint16_t* p, Vec a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(a.q[i / 4][i % 4]);
+}
+#endif
+#endif
+
+// The sum of the lanes: halves folded onto each other, 16 to 8 to 4 to 2 to 1.
+inline float sum_of_lanes(Vec a) {
+  float v[kLanes];
+  store(v, a);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) v[i] += v[i + half];
+  return v[0];
+}
+// The largest lane. Lanes that are NaN may be overlooked.
+inline float max_of_lanes(Vec a) {
+  float v[kLanes];
+  store(v, a);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
+  return v[0];
+}
+
+// e^x to about one unit in the last place for x in [-87, 88]; beyond, the value at the nearer end. NaN gives NaN.
+// x = n ln 2 + r in two steps (Cody and Waite), then 1 + r + r^2 g(r) with g of degree 4 fitted for the least largest
+// relative error (3e-9) on |r| <= ln 2 / 2.
+inline Vec exp(Vec x) {
+  x = min(splat(88.0f), max(splat(-87.0f), x));
+  const Vec magic = splat(0x1.8p23f);
+  const Vec shifted = fma(x, splat(0x1.715476p0f), magic);
+  const Vec n = sub(shifted, magic);
+  const Vec r = fma(n, splat(0x1.05c61p-29f), fma(n, splat(-0x1.62e43p-1f), x));
+  Vec p = fma(splat(0x1.6a2434p-10f), r, splat(0x1.1239e2p-7f));
+  p = fma(p, r, splat(0x1.5558f2p-5f));
+  p = fma(p, r, splat(0x1.555492p-3f));
+  p = fma(p, r, splat(0x1.fffffcp-2f));
+  p = fma(p, r, splat(1.0f));
+  p = fma(p, r, splat(1.0f));
+  return mul(p, exp2_of_low_bits(shifted));
+}
+
+}  // namespace
+}  // namespace outrider

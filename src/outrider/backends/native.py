@@ -1,0 +1,179 @@
+"""The native core as a backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+from outrider import _core
+from outrider.backends.base import Rows
+from outrider.errors import ContextLengthError, ModelFileError, OutriderError, UsageError
+from outrider.models.config import ModelConfig, TensorSource
+from outrider.types import Logits
+
+WeightFormat = Literal["file", "int8", "bfloat16"]
+
+
+class NativeBackend:
+    """A :class:`~outrider.backends.base.Backend` that runs Llama and Qwen2 decoders on this machine's processors.
+
+    One thread at a time may use it; another that calls meanwhile gets a :class:`UsageError`.
+    """
+
+    def __init__(self, model: _core.Model) -> None:
+        self._model = model
+
+    @classmethod
+    def load(  # noqa: PLR0913  (how it runs is as much the caller's as what runs)
+        cls,
+        config: ModelConfig,
+        tensors: Iterable[TensorSource],
+        *,
+        max_length: int,
+        threads: int | None = None,
+        isa: str | None = None,
+        weights: WeightFormat = "file",
+    ) -> NativeBackend:
+        """Pack a model's tensors for this machine.
+
+        Args:
+            config: What the model is.
+            tensors: All of its tensors, each once, in any order. Only the embedding's data is kept.
+            max_length: The most tokens that one sequence may hold, at most ``config.context_length``.
+            threads: How many threads compute; by default one for each physical core this process may use.
+            isa: One of ``outrider._core.available_isas()``; by default the best of them.
+            weights: How matrices are held: as the file has them, without loss, or requantised.
+
+        Raises:
+            UsageError: ``max_length``, ``threads``, ``isa`` or ``weights`` is out of range.
+            ModelFileError: A tensor is missing, of another shape or size than the config asks for, or unknown.
+        """
+        with _errors_as(UsageError):
+            model = _core.Model(
+                **asdict(config),
+                threads=physical_cores() if threads is None else threads,
+                max_length=max_length,
+                isa=isa or "",
+            )
+        if weights not in ("file", "int8", "bfloat16"):
+            raise UsageError(f"weights is {weights!r}; use 'file', 'int8' or 'bfloat16'")
+        with _errors_as(ModelFileError):
+            for tensor in tensors:
+                model.add_tensor(
+                    role=tensor.role,
+                    layer=tensor.layer,
+                    type=tensor.type,
+                    shape=tensor.shape,
+                    data=tensor.data,
+                    pack_as=weights,
+                )
+            model.finish()
+        return cls(model)
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of a row of logits."""
+        return self._model.vocab_size
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens that one sequence's cache may hold."""
+        return self._model.max_length
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._model.threads
+
+    @property
+    def isa(self) -> str:
+        """Name of the instruction set in use."""
+        return self._model.isa
+
+    @property
+    def weight_bytes(self) -> int:
+        """Size of the packed weights; a pass over one token reads all of them once."""
+        return self._model.weight_bytes
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the memory that the caches hold now."""
+        return self._model.cache_bytes
+
+    def open_sequence(self) -> int:
+        """Return the id of a new sequence with an empty cache."""
+        with _errors_as(UsageError):
+            return self._model.open()
+
+    def close_sequence(self, sequence_id: int) -> None:
+        """Free the cache of a sequence; its id is invalid from then on."""
+        with _errors_as(UsageError):
+            self._model.close(sequence_id)
+
+    def length(self, sequence_id: int) -> int:
+        """Return how many tokens the cache of a sequence holds."""
+        with _errors_as(UsageError):
+            return self._model.length(sequence_id)
+
+    def crop(self, sequence_id: int, length: int) -> None:
+        """Forget every token at position ``length`` and after: see the contract."""
+        with _errors_as(UsageError):
+            self._model.crop(sequence_id, length)
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """Run one pass over the rows of all given sequences: see the contract."""
+        with _errors_as(UsageError):
+            return self._model.forward(
+                [rows.sequence_id for rows in batch],
+                [rows.token_ids for rows in batch],
+                [rows.num_logits for rows in batch],
+            )
+
+    def argmax(self, logits: Logits) -> list[int]:
+        """Return for each row the lowest id of its largest logit; -1 where a logit is NaN."""
+        with _errors_as(UsageError):
+            return _core.argmax(logits, self._model.isa)
+
+
+@contextmanager
+def _errors_as(kind: type[OutriderError]) -> Iterator[None]:
+    """Give the core's complaints their place in Outrider's tree of errors."""
+    try:
+        yield
+    except _core.ContextOverflow as error:
+        raise ContextLengthError(str(error)) from None
+    except OutriderError:
+        raise
+    except ValueError as error:
+        raise kind(str(error)) from None
+    except TypeError:
+        raise kind("an argument is not an integer, or is one beyond 64 bits; see the types in outrider/_core.pyi") from None
+
+
+def physical_cores(system: Path = Path("/sys")) -> int:
+    """Return how many physical cores this process may use, one at least.
+
+    Two hardware threads of a core share its arithmetic units and its path to memory, so a second one adds nothing.
+
+    Args:
+        system: Where Linux shows its devices; elsewhere every processor counts as a core.
+    """
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = set()
+    for cpu in usable:
+        siblings = system / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        cores.add(siblings.read_text().strip() if siblings.exists() else str(cpu))
+    return min(len(cores), _cpu_quota(system) or len(cores))
+
+
+def _cpu_quota(system: Path) -> int | None:
+    """Return how many processors' worth of time the container may take, rounded up; ``None`` without a limit."""
+    limit = system / "fs/cgroup/cpu.max"
+    if not limit.exists():
+        return None
+    quota, period = limit.read_text().split()
+    return None if quota == "max" else max(1, -(-int(quota) // int(period)))
