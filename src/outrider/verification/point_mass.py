@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.errors import UsageError
 from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
 from outrider.verification.check import check_law, check_shapes
 
@@ -35,14 +39,19 @@ def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> Verifi
     return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
 
 
-def verify_greedy(draft: Draft, target_ids: Sequence[int]) -> VerificationResult:
+def verify_greedy(draft: Draft, target_ids: Sequence[int] | NDArray[np.intp]) -> VerificationResult:
     """Verify against a greedy target: every rule comes down to this when each target law is a point mass.
 
     Args:
         draft: Any; ``probs`` is not looked at.
         target_ids: ``len(draft) + 1`` ids, the target's choice at each draft position and after the last.
+
+    Raises:
+        UsageError: Another number of target ids.
     """
-    for row, (draft_id, target_id) in enumerate(zip(draft.token_ids, target_ids, strict=False)):
-        if draft_id != target_id:
-            return VerificationResult(row, int(target_id), Outcome.RECOVERED)
-    return VerificationResult(len(draft), int(target_ids[len(draft)]), Outcome.BONUS)
+    if len(target_ids) != len(draft) + 1:
+        raise UsageError(f"{len(target_ids)} target ids; a draft of {len(draft)} tokens needs {len(draft) + 1}")
+    for row, draft_id in enumerate(draft.token_ids):
+        if draft_id != target_ids[row]:
+            return VerificationResult(row, int(target_ids[row]), Outcome.RECOVERED)
+    return VerificationResult(len(draft), int(target_ids[-1]), Outcome.BONUS)
