@@ -92,6 +92,7 @@ class DraftModelDrafter:
         if cache is None:
             cache = self._caches[request.request_id] = _Cache(self._backend.open_sequence())
         last = len(request.context_ids) - 1
+        cache.num_confirmed = min(cache.num_confirmed, last)
         for token_id in cache.drafted_ids:
             if cache.num_confirmed == last or request.context_ids[cache.num_confirmed] != token_id:
                 break

@@ -1,0 +1,146 @@
+"""The draft model's cache follows the context, its laws are the ones it drew from, and it never fails the target."""
+
+import numpy as np
+import pytest
+
+from outrider.backends.toy import HashLM, ToyBackend, exact_probs
+from outrider.drafters.base import DraftRequest
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.sampling.params import SamplingParams
+from outrider.verification import CoinSource, Purpose
+
+MODEL = HashLM(vocab_size=9, seed=6)
+GREEDY = SamplingParams()
+SAMPLED = SamplingParams(temperature=1.0)
+
+
+class SpyBackend(ToyBackend):
+    """Notes how many tokens each pass feeds."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fed = []
+
+    def forward(self, batch):
+        self.fed.append([len(rows.token_ids) for rows in batch])
+        return super().forward(batch)
+
+
+def make(model=MODEL, vocab_size=9, **options):
+    backend = SpyBackend(model, **({"max_length": options.pop("max_length")} if "max_length" in options else {}))
+    return DraftModelDrafter(backend, vocab_size=vocab_size, name="toy", **options), backend
+
+
+def request(context, max_tokens=4, params=GREEDY, request_id=0):
+    coins = CoinSource(3).at(len(context), Purpose.DRAFT)
+    return DraftRequest(request_id, context, max_tokens, params, coins)
+
+
+def greedy(context, count, model=MODEL):
+    context = list(context)
+    for _ in range(count):
+        weights = model.weights(context)
+        context.append(weights.index(max(weights)))
+    return tuple(context[len(context) - count :])
+
+
+def test_a_greedy_draft_is_what_the_model_would_say():
+    drafter, _ = make()
+    (draft,) = drafter.propose([request([1, 2, 3])])
+    assert draft.token_ids == greedy([1, 2, 3], 4)
+    assert draft.probs is None
+
+
+@pytest.mark.parametrize("num_accepted", range(5))
+def test_the_cache_follows_the_context_after_every_outcome(num_accepted):
+    drafter, backend = make()
+    context = [1, 2, 3]
+    for _ in range(4):
+        (draft,) = drafter.propose([request(list(context))])
+        assert draft.token_ids == greedy(context, 4)
+        context += draft.token_ids[:num_accepted]
+        context.append(8)
+    # The last draft token is never fed, so a draft that was accepted whole leaves two tokens to feed.
+    assert [fed[0] for fed in backend.fed[4:8]] == [2 if num_accepted == 4 else 1, 1, 1, 1]
+
+
+def test_a_context_that_has_not_grown_is_drafted_for_again():
+    drafter, _ = make()
+    first, second = (drafter.propose([request([1, 2, 3])])[0] for _ in range(2))
+    assert first == second
+
+
+def test_a_sampled_draft_returns_the_very_laws_it_was_drawn_from():
+    drafter, _ = make()
+    (draft,) = drafter.propose([request([1, 2], params=SAMPLED)])
+    coins = CoinSource(3).at(2, Purpose.DRAFT)
+    for row, token_id in enumerate(draft.token_ids):
+        law = exact_probs(MODEL, [1, 2, *draft.token_ids[:row]]).astype(float)
+        np.testing.assert_allclose(draft.probs[row], law, rtol=1e-6)
+        assert coins.draw(draft.probs[row]) == token_id
+    assert draft.probs.dtype == np.float64
+    assert draft.probs.shape == (4, 9)
+
+
+def test_the_requests_limits_shape_the_draft_too():
+    params = SamplingParams(temperature=0.7, top_k=2)
+    drafter, _ = make()
+    (draft,) = drafter.propose([request([1, 2], params=params)])
+    assert (np.count_nonzero(draft.probs, axis=1) == 2).all()
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED])
+def test_a_wider_vocabulary_never_proposes_what_the_target_lacks(params):
+    drafter, _ = make(HashLM(30, seed=1), vocab_size=4)
+    for start in range(20):
+        (draft,) = drafter.propose([request([start % 4, 2], params=params, request_id=start)])
+        assert max(draft.token_ids) < 4
+        if draft.probs is not None:
+            assert draft.probs.shape == (4, 4)
+            np.testing.assert_allclose(draft.probs.sum(axis=1), 1.0)
+
+
+def test_a_narrower_vocabulary_pads_its_laws_with_zeros_and_gives_up_on_tokens_it_lacks():
+    drafter, _ = make(HashLM(5, seed=1), vocab_size=9)
+    (draft,) = drafter.propose([request([1, 2], params=SAMPLED)])
+    assert draft.probs.shape == (4, 9)
+    assert not draft.probs[:, 5:].any()
+    (draft,) = drafter.propose([request([1, 2, 8], params=SAMPLED)])
+    assert draft.token_ids == ()
+
+
+def test_it_stops_when_its_context_is_full():
+    drafter, backend = make(max_length=6)
+    lengths = [len(drafter.propose([request(list(range(n)))])[0]) for n in (3, 4, 5, 6, 7, 8)]
+    # A token may be fed at the last position, and the one it leads to be proposed, but not fed any more.
+    assert lengths == [4, 3, 2, 1, 0, 0]
+    assert max(map(len, backend._caches.values())) <= 6
+
+
+def test_it_stops_after_a_token_that_ends_the_text():
+    token_ids = greedy([1, 2, 3], 4)
+    drafter, _ = make(stop_ids=(token_ids[1],))
+    (draft,) = drafter.propose([request([1, 2, 3])])
+    assert draft.token_ids == token_ids[:2]
+
+
+def test_requests_share_passes_and_do_not_see_each_other():
+    drafter, backend = make()
+    contexts = [[1], [2, 3, 4], [5, 6]]
+    drafts = drafter.propose([request(context, n + 1, request_id=n) for n, context in enumerate(contexts)])
+    assert [draft.token_ids for draft in drafts] == [greedy(context, n + 1) for n, context in enumerate(contexts)]
+    assert backend.fed == [[1, 3, 2], [1, 1], [1]]
+
+
+def test_nothing_is_computed_for_a_request_without_room():
+    drafter, backend = make()
+    assert drafter.propose([request([1, 2], max_tokens=0)])[0].token_ids == ()
+    assert not backend.fed
+
+
+def test_release_frees_the_cache():
+    drafter, backend = make()
+    drafter.propose([request([1, 2], request_id=n) for n in range(3)])
+    for request_id in (0, 1, 2, 2, 99):
+        drafter.release(request_id)
+    assert not backend._caches
