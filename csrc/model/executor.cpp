@@ -38,8 +38,8 @@ void Executor::run(std::span<const Row> rows, float* logits) {
     gated_.set_shape(num_rows, config_.intermediate_size);
   };
 
-  const Selection all = select(rows, true);
   set_rows(static_cast<int64_t>(rows.size()));
+  const Selection all = select(rows, true);
   pool_.run([&](int thread) noexcept {
     embed(rows, thread);
     for (int64_t layer = 0; layer <= last; ++layer) {

@@ -151,7 +151,7 @@ def _errors_as(kind: type[OutriderError]) -> Iterator[None]:
     except ValueError as error:
         raise kind(str(error)) from None
     except TypeError:
-        raise kind("an argument is not an integer, or is one beyond 64 bits; see the types in outrider/_core.pyi") from None
+        raise kind("an argument is not an integer, or is beyond 64 bits; see the types in outrider/_core.pyi") from None
 
 
 def physical_cores(system: Path = Path("/sys")) -> int:
