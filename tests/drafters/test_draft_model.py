@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
@@ -130,6 +131,13 @@ def test_requests_share_passes_and_do_not_see_each_other():
     drafts = drafter.propose([request(context, n + 1, request_id=n) for n, context in enumerate(contexts)])
     assert [draft.token_ids for draft in drafts] == [greedy(context, n + 1) for n, context in enumerate(contexts)]
     assert backend.fed == [[1, 3, 2], [1, 1], [1]]
+
+
+def test_a_long_prompt_goes_in_pieces():
+    drafter, backend = make()
+    context = [n % 9 for n in range(2 * PIECE + 3)]
+    assert drafter.propose([request(context, 2)])[0].token_ids == greedy(context, 2)
+    assert backend.fed == [[PIECE], [PIECE], [3], [1]]
 
 
 def test_nothing_is_computed_for_a_request_without_room():

@@ -5,12 +5,13 @@ from itertools import product
 import pytest
 from engine_fakes import PlannedDrafter, answer, greedy, letters, make_stepper, pattern_drafter, plain, result_of
 
+from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.outputs import Origin
 from outrider.engine.sequence import Request
-from outrider.engine.step import MAX_PREFILL_TOKENS, Stepper
+from outrider.engine.step import Stepper
 from outrider.errors import NumericalError, UsageError
 from outrider.sampling.params import SamplingParams
 from outrider.types import Draft
@@ -124,20 +125,20 @@ def test_the_cache_holds_all_but_the_last_committed_token_after_each_round():
 
 
 def test_a_long_prompt_goes_in_pieces_and_gives_the_same():
-    class Spy(ToyBackend):
-        sizes: list[int] = []
+    sizes = []
 
+    class Spy(ToyBackend):
         def forward(self, batch):
-            self.sizes.append(sum(len(rows.token_ids) for rows in batch))
+            sizes.append(sum(len(rows.token_ids) for rows in batch))
             return super().forward(batch)
 
-    prompt = tuple(i % 11 for i in range(2 * MAX_PREFILL_TOKENS + 1))
+    prompt = tuple(i % 11 for i in range(2 * PIECE + 1))
     params = SamplingParams(max_tokens=3)
     stepper = make_stepper(MODEL)
     spied = Stepper(Spy(MODEL), stepper.vocab_size, stepper.eos_ids, stepper.detokenizer)
     (sequence,) = answer(spied, [prompt], params)
     assert result_of(sequence) == expected(prompt, params)
-    assert Spy.sizes == [MAX_PREFILL_TOKENS, MAX_PREFILL_TOKENS, 1, 1, 1]
+    assert sizes == [PIECE, PIECE, 1, 1, 1]
 
 
 def test_five_runs_accept_the_same_tokens():

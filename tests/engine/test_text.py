@@ -1,5 +1,7 @@
 """Text from tokens: nothing lost, nothing taken back, no half characters."""
 
+from itertools import pairwise
+
 from engine_fakes import Pieces
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ def test_any_bytes_add_up_to_what_decoding_them_at_once_gives(pieces):
 def test_the_text_ends_before_the_first_stop_string_and_never_shows_a_part_of_one(text, data, stops):
     content = text.encode()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(content)))) | {0, len(content)})
-    pieces = [content[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    pieces = [content[start:end] for start, end in pairwise(cuts)]
     assembler = TextAssembler(Pieces(pieces), stops)
     shown = ""
     for index in range(len(pieces)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from outrider.backends.base import Backend, Rows
+from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
 from outrider.sampling.distribution import greedy_token_ids, target_probs
 from outrider.types import Draft, Logits, Probs, VerificationResult
@@ -32,7 +33,7 @@ class _Branch:
 
     request: DraftRequest
     cache: _Cache
-    pending_ids: list[int]  # to be fed before the next token can be chosen
+    pending_ids: Sequence[int]  # to be fed before the next token can be chosen
     probs: Probs | None  # [max_tokens, vocab_size], row i the law that token i was drawn from; None if not drawn
     token_ids: list[int] = field(default_factory=list)
 
@@ -67,7 +68,7 @@ class DraftModelDrafter:
         branches = [self._branch(request) for request in requests]
         growing = branches
         while growing := [branch for branch in growing if self._can_grow(branch)]:
-            logits = self._backend.forward([Rows(branch.cache.sequence_id, branch.pending_ids) for branch in growing])
+            logits = self._backend.forward([self._rows(branch) for branch in growing])
             for branch, row in zip(growing, logits, strict=True):
                 self._grow(branch, row[: self._vocab_size])
         return [branch.to_draft() for branch in branches]
@@ -100,13 +101,17 @@ class DraftModelDrafter:
         cache.drafted_ids.clear()
         self._backend.crop(cache.sequence_id, cache.num_confirmed)
         probs = None if request.params.is_greedy else np.zeros((request.max_tokens, self._vocab_size))
-        return _Branch(request, cache, list(request.context_ids[cache.num_confirmed :]), probs)
+        return _Branch(request, cache, request.context_ids[cache.num_confirmed :], probs)
 
     def _can_grow(self, branch: _Branch) -> bool:
         if len(branch.token_ids) >= branch.request.max_tokens or self._stop_ids.intersection(branch.token_ids[-1:]):
             return False
         length = self._backend.length(branch.cache.sequence_id) + len(branch.pending_ids)
         return length <= self._backend.max_length and max(branch.pending_ids) < self._backend.vocab_size
+
+    def _rows(self, branch: _Branch) -> Rows:
+        sequence_id = branch.cache.sequence_id
+        return Rows(sequence_id, feed_all_but_last_piece(self._backend, sequence_id, branch.pending_ids))
 
     def _grow(self, branch: _Branch, logits: Logits) -> None:
         """Choose the next draft token; ``logits`` is ``[at most vocab_size]``, after everything pending was fed."""

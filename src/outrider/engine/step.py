@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outrider.backends.base import Backend, Rows
+from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine.commit import commit
 from outrider.engine.outputs import EmittedToken
@@ -21,9 +22,6 @@ from outrider.types import Draft, Logits, VerificationResult
 from outrider.verification import CoinSource, Purpose, verify_greedy, verify_point_mass, verify_token
 
 Rule = Literal["auto", "token", "point_mass"]
-
-# A long prompt goes through the target in pieces of this many tokens, which bounds what a pass needs of memory.
-MAX_PREFILL_TOKENS = 512
 
 NO_DRAFT = Draft(())
 
@@ -118,10 +116,8 @@ class Stepper:
         """Return ``[sum(len(draft) + 1), vocab_size]``: the target's logits at every draft token and after the last."""
         batch = []
         for sequence, draft in zip(sequences, drafts, strict=True):
-            pending = sequence.token_ids[self.target.length(sequence.cache_id) :]
-            while len(pending) > MAX_PREFILL_TOKENS:
-                self.target.forward([Rows(sequence.cache_id, pending[:MAX_PREFILL_TOKENS], num_logits=0)])
-                pending = pending[MAX_PREFILL_TOKENS:]
+            unfed = sequence.token_ids[self.target.length(sequence.cache_id) :]
+            pending = feed_all_but_last_piece(self.target, sequence.cache_id, unfed)
             batch.append(Rows(sequence.cache_id, [*pending, *draft.token_ids], num_logits=len(draft) + 1))
         return self.target.forward(batch)[:, : self.vocab_size]
 
