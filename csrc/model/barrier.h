@@ -7,7 +7,9 @@
 
 namespace outrider {
 
-// A step takes microseconds, so a thread that arrives early spins; if another has lost its processor, it sleeps.
+// Steps take microseconds and a sleeping thread takes longer than that to wake, so a thread that arrives early spins.
+// But where threads share a processor (the machine is busy with other work), whoever spins keeps the one it waits for
+// from running. So a spin in vain is followed by many waits that sleep almost at once, then by another trial.
 class Barrier {
  public:
   explicit Barrier(int num_threads) : num_threads_(num_threads) {}
@@ -18,23 +20,36 @@ class Barrier {
       arrived_.store(0, std::memory_order_relaxed);
       step_.fetch_add(1, std::memory_order_release);
       step_.notify_all();
-      return;
+    } else if (!spin(step)) {
+      while (step_.load(std::memory_order_acquire) == step) step_.wait(step, std::memory_order_acquire);
     }
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (step_.load(std::memory_order_acquire) != step) return;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-      }
-    } while (std::chrono::steady_clock::now() < deadline);
-    while (step_.load(std::memory_order_acquire) == step) step_.wait(step, std::memory_order_acquire);
   }
 
  private:
+  static constexpr auto kSpin = std::chrono::microseconds(50);
+  static constexpr int kShortWaits = 64;
+
+  // Whether the step ended meanwhile.
+  bool spin(uint32_t step) {
+    const int short_waits = short_waits_.load(std::memory_order_relaxed);
+    const auto deadline = std::chrono::steady_clock::now() + kSpin;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (step_.load(std::memory_order_acquire) != step) return true;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+      }
+    } while (short_waits == 0 && std::chrono::steady_clock::now() < deadline);
+    short_waits_.store(short_waits == 0 ? kShortWaits : short_waits - 1, std::memory_order_relaxed);
+    return false;
+  }
+
   const int num_threads_;
   alignas(64) std::atomic<int> arrived_{0};
+  std::atomic<int> short_waits_{0};  // how many more
   alignas(64) std::atomic<uint32_t> step_{0};
 };
 
