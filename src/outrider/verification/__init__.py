@@ -6,11 +6,26 @@ know nothing of models, text or requests.
 """
 
 from outrider.types import Coins, Draft, Probs, VerificationResult
+from outrider.verification.block import verify_block
 from outrider.verification.coins import CoinSource, Purpose
+from outrider.verification.coupled import RaceCoins
 from outrider.verification.point_mass import verify_greedy, verify_point_mass
 from outrider.verification.token import verify_token
+from outrider.verification.tree import TreeDraft, TreeResult, verify_tree
 
-__all__ = ["CoinSource", "Purpose", "verify", "verify_greedy", "verify_point_mass", "verify_token"]
+__all__ = [
+    "CoinSource",
+    "Purpose",
+    "RaceCoins",
+    "TreeDraft",
+    "TreeResult",
+    "verify",
+    "verify_block",
+    "verify_greedy",
+    "verify_point_mass",
+    "verify_token",
+    "verify_tree",
+]
 
 
 def verify(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,34 +14,40 @@ from outrider.types import Draft, Probs
 _SUM_TOLERANCE = 1e-9
 
 
-def check_shapes(draft: Draft, target_probs: Probs) -> None:
-    """Check that laws and token ids fit each other; a few comparisons, whatever the vocabulary.
+def check_draft(draft: Draft, target_probs: Probs) -> None:
+    """Check that a draft and the target's laws fit each other; a few comparisons, whatever the vocabulary.
 
     Raises:
         UsageError: Shapes or dtypes that do not fit, or a draft token outside the target's vocabulary.
     """
-    if target_probs.ndim != 2 or target_probs.shape[0] != len(draft) + 1:
-        raise UsageError(
-            f"target_probs has shape {target_probs.shape}; a draft of {len(draft)} tokens needs ({len(draft) + 1}, "
-            "vocab_size): one law for each draft token and one for the token after them"
-        )
-    vocab_size = target_probs.shape[1]
-    for position, token_id in enumerate(draft.token_ids):
+    check_target(draft.token_ids, target_probs)
+    if draft.probs is not None:
+        check_shape(draft.probs, "draft_probs", (len(draft), target_probs.shape[1]))
+
+
+def check_target(token_ids: Sequence[int], target_probs: Probs) -> None:
+    """Check that there is a target law for the context and for each draft token, and that it knows the tokens."""
+    vocab_size = target_probs.shape[-1]
+    check_shape(target_probs, "target_probs", (len(token_ids) + 1, vocab_size))
+    for position, token_id in enumerate(token_ids):
         if not 0 <= token_id < vocab_size:
             raise UsageError(
                 f"draft token {position} is {token_id}; the target's vocabulary has ids 0 to {vocab_size - 1}"
             )
-    if draft.probs is not None and draft.probs.shape != (len(draft), vocab_size):
+
+
+def check_shape(probs: Probs, name: str, shape: tuple[int, ...]) -> None:
+    """Check the shape and the dtype of laws."""
+    if probs.shape != shape:
         raise UsageError(
-            f"draft_probs has shape {draft.probs.shape}; expected {(len(draft), vocab_size)}: "
-            "pad a smaller draft vocabulary with zeros"
+            f"{name} has shape {probs.shape}; expected {shape}: one law after each draft token and one before the "
+            "first for the target, one for each draft token for the draft, with zeros for ids that a model lacks"
         )
-    for name, probs in (("target_probs", target_probs), ("draft_probs", draft.probs)):
-        if probs is not None and probs.dtype not in (np.float64, np.object_):
-            raise UsageError(
-                f"{name} is {probs.dtype}; it must be float64, normalised in float64: a law that was rounded after "
-                "its token was drawn is not the law the token was drawn from"
-            )
+    if probs.dtype not in (np.float64, np.object_):
+        raise UsageError(
+            f"{name} is {probs.dtype}; it must be float64, normalised in float64: a law that was rounded after its "
+            "token was drawn is not the law the token was drawn from"
+        )
 
 
 def check_law(probs: Probs, name: str, row: int) -> None:
@@ -55,3 +62,13 @@ def check_law(probs: Probs, name: str, row: int) -> None:
         raise NumericalError(f"{name} row {row} holds NaN; nothing is emitted from it")
     if not abs(total - 1) <= _SUM_TOLERANCE:
         raise UsageError(f"{name} row {row} sums to {total}; a law sums to 1: renormalise after masking or truncating")
+
+
+def check_drawn(probs: Probs, token_id: int, position: int) -> None:
+    """Check that the law ``[vocab_size]`` of a draft token allows that token.
+
+    Raises:
+        UsageError: It does not, so the token cannot have been drawn from it.
+    """
+    if not probs[token_id] > 0:
+        raise UsageError(f"draft token {position} is {token_id}, to which its own law gives {probs[token_id]}")

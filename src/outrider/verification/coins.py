@@ -37,6 +37,7 @@ class Purpose(IntEnum):
 
     DRAFT = 0
     VERIFY = 1
+    COUPLED = 2
 
 
 class _Kind(IntEnum):
@@ -62,9 +63,12 @@ class CoinSource:
 
     def uniform(self, purpose: int, kind: int, position: int, index: int) -> float:
         """Return the number in [0, 1), a multiple of 2**-53, that lives at an address."""
+        return (self.bits(purpose, kind, position, index) >> 11) * 2.0**-53
+
+    def bits(self, purpose: int, kind: int, position: int, index: int) -> int:
+        """Return the 64 random bits that live at an address."""
         address = _ADDRESS.pack(self.seed, self.sequence, purpose, kind, position, index)
-        digest = blake2b(address, digest_size=8, person=b"outrider").digest()
-        return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+        return int.from_bytes(blake2b(address, digest_size=8, person=b"outrider").digest(), "little")
 
 
 class RoundCoins:
@@ -122,17 +126,26 @@ def draw_at(uniform: float, weights: Probs) -> int:
     starts = np.arange(0, len(weights), _BLOCK)
     cumulated = np.cumsum(np.add.reduceat(weights, starts))
     total = cumulated[-1]
-    if not (weights.min() >= 0 and 0 < total < np.inf):
-        raise NumericalError(
-            f"cannot draw from weights with the sum {total} and the minimum {weights.min()}; they must be finite, not "
-            "negative and not all zero: look for NaN or infinity in the models' logits"
-        )
+    check_weights(weights, total)
     point = uniform * total
     block = _first_above(cumulated, point)
     if block > 0:
         point -= cumulated[block - 1]
     start = int(starts[block])
     return start + _first_above(np.cumsum(weights[start : start + _BLOCK]), point)
+
+
+def check_weights(weights: Probs, total: Any) -> None:
+    """Check that weights with this sum are a law but for their scale.
+
+    Raises:
+        NumericalError: A weight is NaN, infinite or negative, or none is positive.
+    """
+    if not (weights.min() >= 0 and 0 < total < np.inf):
+        raise NumericalError(
+            f"cannot draw from weights with the sum {total} and the minimum {weights.min()}; they must be finite, not "
+            "negative and not all zero: look for NaN or infinity in the models' logits"
+        )
 
 
 def _first_above(cumulated: Probs, point: float) -> int:

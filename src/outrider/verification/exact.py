@@ -23,12 +23,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from outrider.types import Coins, Draft, Probs, VerificationResult
+from outrider.verification.tree import TreeDraft, TreeResult
 
 Prefix = tuple[int, ...]
 # The law of the next token given everything before it: [vocab_size] fractions.
 Law = Callable[[Prefix], Probs]
 Drafter = Callable[[Prefix, Coins], Draft]
 Rule = Callable[[Draft, Probs, Coins], VerificationResult]
+TreeDrafter = Callable[[Prefix, Coins], TreeDraft]
+TreeRule = Callable[[TreeDraft, Probs, Coins], TreeResult]
 # The tokens that one round emits after a prefix; at least one.
 Round = Callable[[Prefix, Coins], Prefix]
 SequenceLaw = dict[Prefix, Fraction]
@@ -57,6 +60,20 @@ def speculative_round(target: Law, drafter: Drafter, rule: Rule) -> Round:
         scored = np.array([target(prefix + draft.token_ids[:row]) for row in range(len(draft) + 1)])
         result = rule(draft, scored, coins)
         return (*draft.token_ids[: result.num_accepted], result.next_token_id)
+
+    return emit
+
+
+def tree_round(target: Law, drafter: TreeDrafter, rule: TreeRule) -> Round:
+    """Return the round of speculative decoding with a tree: draft, score after every node, walk."""
+
+    def emit(prefix: Prefix, coins: Coins) -> Prefix:
+        draft = drafter(prefix, coins)
+        paths: list[Prefix] = [()]
+        for token_id, parent in zip(draft.token_ids, draft.parents, strict=True):
+            paths.append((*paths[parent + 1], token_id))
+        result = rule(draft, np.array([target(prefix + path) for path in paths]), coins)
+        return (*(draft.token_ids[node] for node in result.path), result.next_token_id)
 
     return emit
 

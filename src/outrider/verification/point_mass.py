@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from outrider.errors import UsageError
 from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
-from outrider.verification.check import check_law, check_shapes
+from outrider.verification.check import check_draft, check_law
 
 
 def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
@@ -28,7 +28,7 @@ def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> Verifi
         UsageError: Arguments that do not fit.
         NumericalError: NaN where a probability is needed.
     """
-    check_shapes(draft, target_probs)
+    check_draft(draft, target_probs)
     for row, draft_id in enumerate(draft.token_ids):
         check_law(target_probs[row], "target_probs", row)
         token_id = coins.draw(target_probs[row])

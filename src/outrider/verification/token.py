@@ -6,7 +6,7 @@ import numpy as np
 
 from outrider.errors import UsageError
 from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
-from outrider.verification.check import check_law, check_shapes
+from outrider.verification.check import check_draft, check_drawn, check_law
 
 
 def verify_token(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
@@ -21,15 +21,14 @@ def verify_token(draft: Draft, target_probs: Probs, coins: Coins) -> Verificatio
         UsageError: Arguments that do not fit, or a draft that is not honest about its laws.
         NumericalError: NaN where a probability is needed.
     """
-    check_shapes(draft, target_probs)
+    check_draft(draft, target_probs)
     if draft.probs is None:
         raise UsageError("this draft has no probs; verify_point_mass is the rule for tokens chosen without drawing")
     for row, token_id in enumerate(draft.token_ids):
         target, drafted = target_probs[row], draft.probs[row]
         check_law(target, "target_probs", row)
         check_law(drafted, "draft_probs", row)
-        if not drafted[token_id] > 0:
-            raise UsageError(f"draft token {row} is {token_id}, to which its own law gives {drafted[token_id]}")
+        check_drawn(drafted, token_id, row)
         if not coins.accept(target[token_id], drafted[token_id]):
             return VerificationResult(row, coins.draw(residual(target, drafted)), Outcome.RECOVERED)
     last = len(draft)

@@ -1,0 +1,58 @@
+"""Block verification: the rule of Sun et al. (2403.10444, algorithm 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from outrider.errors import UsageError
+from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.verification.check import check_draft, check_drawn, check_law
+
+
+def verify_block(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+    """Accept as long a beginning of the draft as the two laws of whole beginnings allow.
+
+    The token rule weighs each token by itself; this rule weighs beginnings, so that a token that the target likes
+    better than the draft did makes up for an earlier one that it likes less. It accepts at least as many tokens on
+    average, never fewer, and the same ones if the target is greedy.
+
+    Args:
+        draft: With ``probs``, the laws that its tokens were really drawn from.
+        target_probs: ``[len(draft) + 1, vocab_size]``, the target's law at each draft position and after the last.
+        coins: Independent of the decisions that drew the draft. Decisions about tokens that are then turned back are
+            taken too, so none may be used again in a later round.
+
+    Raises:
+        UsageError: Arguments that do not fit, or a draft that is not honest about its laws.
+        NumericalError: NaN where a probability is needed.
+    """
+    check_draft(draft, target_probs)
+    if draft.probs is None:
+        raise UsageError("this draft has no probs; verify_point_mass is the rule for tokens chosen without drawing")
+    weights = _weights(draft, draft.probs, target_probs)
+    if coins.accept(weights[-1], 1):
+        return VerificationResult(len(draft), coins.draw(target_probs[-1]), Outcome.BONUS)
+    # Every beginning is tried by itself and the longest that passes counts, so the longest is tried first. The empty
+    # one always passes: its weight is 1.
+    for length in reversed(range(len(draft))):
+        left = np.maximum(weights[length] * target_probs[length] - draft.probs[length], 0)
+        total = left.sum()
+        if weights[length] == 1 or coins.accept(total, total + 1 - weights[length]):
+            break
+    weights_left = left if total > 0 else target_probs[length]  # see token.residual
+    return VerificationResult(length, coins.draw(weights_left), Outcome.RECOVERED)
+
+
+def _weights(draft: Draft, draft_probs: Probs, target_probs: Probs) -> list[Any]:
+    """Return the chance that a draft came by each of its beginnings rightly: from 1 for the empty one, capped at 1."""
+    weights: list[Any] = [1]
+    for row, token_id in enumerate(draft.token_ids):
+        check_law(target_probs[row], "target_probs", row)
+        check_law(draft_probs[row], "draft_probs", row)
+        check_drawn(draft_probs[row], token_id, row)
+        likely, drafted = weights[-1] * target_probs[row, token_id], draft_probs[row, token_id]
+        weights.append(1 if likely >= drafted else likely / drafted)
+    check_law(target_probs[-1], "target_probs", len(draft))
+    return weights
