@@ -1,0 +1,1 @@
+"""Loading: GGUF files and safetensors directories, tokenizers, chat templates, the catalog."""

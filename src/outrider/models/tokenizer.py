@@ -1,0 +1,274 @@
+"""Text to token ids and back, for every kind of vocabulary.
+
+A token's *piece* is how the vocabulary spells it; its *bytes* are what it adds to the text. Byte-level vocabularies
+spell bytes as printable characters, SentencePiece ones spell a space as U+2581 and rare bytes as ``<0xE2>``. Control
+tokens, padding and the unknown token add nothing to the text.
+
+Text is taken literally unless the caller says otherwise: a prompt that contains ``<|im_end|>`` gets the tokens of those
+ten characters, never the control token. Only text that the caller vouches for is encoded with ``parse_special=True``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from functools import cached_property
+from itertools import groupby
+from typing import Literal
+
+import tokenizers
+from tokenizers import AddedToken, normalizers
+
+from outrider.errors import IncompatibleDraftError, ModelFileError, UsageError
+
+Spelling = Literal["byte_level", "sentencepiece"]
+
+
+class TokenKind(IntEnum):
+    """What a token is for; the numbers are GGUF's."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+MAX_TOKENS = 1 << 21
+# Control tokens that end a text or a turn, whatever else a file says: many files name only one of several.
+# fmt: off
+END_PIECES = frozenset({
+    "</s>", "<eos>", "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>",
+    "<end_of_turn>", "<EOT>",
+})
+# fmt: on
+_SILENT = frozenset({TokenKind.UNKNOWN, TokenKind.CONTROL, TokenKind.UNUSED})
+
+
+def byte_level_alphabet() -> dict[str, int]:
+    """Return the byte that each character of a byte-level vocabulary stands for.
+
+    Printable bytes of Latin-1 stand for themselves, the others for U+0100 and up, in order (GPT-2's encoder).
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+_BYTE_OF = byte_level_alphabet()
+
+
+class SpecialSpellings:
+    """Finds the spelling of control tokens in text.
+
+    Attributes:
+        whole: Matches any of them, the longest first.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        longest_first = sorted(pieces, key=len, reverse=True)
+        self.whole = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._beginnings = frozenset(piece[:length] for piece in pieces for length in range(1, len(piece)))
+        self._longest = len(longest_first[0]) if pieces else 0
+
+    def beginning_at_end(self, text: str) -> int | None:
+        """Return where the beginning of a control token starts with which a text ends, spaces aside."""
+        end = len(text.rstrip())
+        starts = range(max(0, end - self._longest), end)
+        return next((start for start in starts if text[start:end] in self._beginnings), None)
+
+
+class Tokenizer:
+    """A vocabulary and how text is cut into it. Immutable, and safe to share among threads.
+
+    Attributes:
+        pieces: The spelling of every token, by id.
+        kinds: The :class:`TokenKind` of every token, by id.
+        bos_id: The token that begins a text, if the model has one.
+        eos_ids: Every token that ends a text or a turn.
+    """
+
+    def __init__(  # noqa: PLR0913  (a vocabulary is that many facts)
+        self,
+        backend: tokenizers.Tokenizer,
+        pieces: Sequence[str],
+        kinds: Sequence[int],
+        spelling: Spelling,
+        *,
+        bos_id: int | None,
+        eos_ids: Iterable[int],
+        prefix_ids: Sequence[int] = (),
+        suffix_ids: Sequence[int] = (),
+    ) -> None:
+        """Wrap a tokenizer.
+
+        Args:
+            backend: Knows every control and user-defined token as an added token.
+            pieces: ``[vocab_size]``.
+            kinds: ``[vocab_size]``.
+            spelling: How pieces spell bytes.
+            bos_id: See the class.
+            eos_ids: See the class.
+            prefix_ids: What ``add_special`` puts before a text.
+            suffix_ids: What ``add_special`` puts after a text.
+
+        Raises:
+            ModelFileError: The added tokens do not fit the vocabulary.
+        """
+        self.pieces = pieces
+        self.kinds = kinds
+        self.bos_id = bos_id
+        self.eos_ids = frozenset(eos_ids)
+        self._spelling = spelling
+        self._parsing = backend
+        self._literal = _sharing_model(backend, literal=True)
+        self._prefix = list(prefix_ids)
+        self._suffix = list(suffix_ids)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are, padding included."""
+        return len(self.pieces)
+
+    @cached_property
+    def num_tokens(self) -> int:
+        """One more than the highest id that is not padding."""
+        for token_id in range(len(self.kinds) - 1, -1, -1):
+            if self.kinds[token_id] != TokenKind.UNUSED:
+                return token_id + 1
+        return 0
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The control tokens: they steer the model and are no text."""
+        return frozenset(token_id for token_id, kind in enumerate(self.kinds) if kind == TokenKind.CONTROL)
+
+    @cached_property
+    def special_spellings(self) -> SpecialSpellings:
+        """How the control tokens are spelled, to find them in text."""
+        return SpecialSpellings([self.pieces[token_id] for token_id in self.special_ids])
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False, erase: str = "") -> list[int]:
+        """Return the token ids of a text.
+
+        Args:
+            text: May be empty.
+            add_special: Put the tokens that the model wants around every text, such as bos.
+            parse_special: Read the spelling of a control token as that token. Only for text that is trusted.
+            erase: A character to leave out once control tokens are read: it keeps a spelling from being read as one.
+
+        Raises:
+            UsageError: The text holds a lone surrogate and so is not Unicode.
+        """
+        backend = self._parsing if parse_special else self._literal
+        if erase:
+            backend = _sharing_model(self._parsing, literal=not parse_special, erase=erase)
+        _check_unicode(text)
+        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        return [*self._prefix, *ids, *self._suffix] if add_special else ids
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """Return the text that the tokens add up to; bytes that are not UTF-8 become U+FFFD.
+
+        The same as joining :meth:`token_bytes`, so that a text streamed and a text decoded whole are equal.
+        """
+        return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return what a token adds to the text: possibly a part of a character, possibly nothing.
+
+        Raises:
+            UsageError: No such token.
+        """
+        if not 0 <= token_id < len(self.pieces):
+            raise UsageError(f"token id {token_id} is outside the vocabulary of {len(self.pieces)} tokens")
+        piece, kind = self.pieces[token_id], self.kinds[token_id]
+        if kind in _SILENT:
+            return b""
+        if kind == TokenKind.BYTE:
+            return bytes((int(piece[3:5], 16),))
+        if self._spelling == "sentencepiece":
+            return piece.replace("\u2581", " ").encode()
+        if kind == TokenKind.USER_DEFINED:
+            return piece.encode()
+        try:
+            return bytes(map(_BYTE_OF.__getitem__, piece))
+        except KeyError:  # a token that was added to the vocabulary as plain text
+            return piece.encode()
+
+
+def require_same_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
+    """Check that every id means the same to both; padding at the end may differ in length.
+
+    Raises:
+        IncompatibleDraftError: Naming up to five ids that differ.
+    """
+    differing = [
+        token_id
+        for token_id in range(max(target.num_tokens, draft.num_tokens))
+        if _meaning(target, token_id) != _meaning(draft, token_id)
+    ]
+    if differing:
+        examples = ", ".join(
+            f"{token_id}: {_meaning(target, token_id)!r} / {_meaning(draft, token_id)!r}" for token_id in differing[:5]
+        )
+        raise IncompatibleDraftError(
+            f"the draft's vocabulary is another: {len(differing)} of {target.num_tokens} ids differ (id: target / "
+            f"draft: {examples}; tokens {target.num_tokens} / {draft.num_tokens}, with padding {target.vocab_size} / "
+            f"{draft.vocab_size}); use a draft from the target's own family, or --draft ngram"
+        )
+
+
+def _meaning(tokenizer: Tokenizer, token_id: int) -> str | None:
+    if token_id >= len(tokenizer.pieces) or tokenizer.kinds[token_id] == TokenKind.UNUSED:
+        return None
+    return tokenizer.pieces[token_id]
+
+
+def add_tokens(backend: tokenizers.Tokenizer, added: Iterable[tuple[int, AddedToken]]) -> None:
+    """Add tokens to a tokenizer, in order of id.
+
+    Raises:
+        ModelFileError: A token does not get its id, because there is a gap before it.
+    """
+    tokens = sorted(added, key=lambda item: item[0])
+    for special, run in groupby(tokens, key=lambda item: item[1].special):
+        (backend.add_special_tokens if special else backend.add_tokens)([token for _, token in run])
+    for token_id, token in tokens:
+        if backend.token_to_id(token.content) != token_id:
+            raise ModelFileError(
+                f"the tokenizer's added token {token.content!r} has id {token_id}, which leaves a gap in the "
+                "vocabulary; fetch the model again or convert it anew"
+            )
+
+
+def _sharing_model(backend: tokenizers.Tokenizer, *, literal: bool, erase: str = "") -> tokenizers.Tokenizer:
+    """Return a tokenizer that shares the model of another.
+
+    Args:
+        backend: The other one.
+        literal: Whether the spelling of a control token is plain text.
+        erase: See :meth:`Tokenizer.encode`.
+    """
+    result = tokenizers.Tokenizer(backend.model)
+    steps = [normalizers.Replace(erase, "")] if erase else []
+    if backend.normalizer is not None:
+        steps.append(backend.normalizer)
+    result.normalizer = normalizers.Sequence(steps)
+    if backend.pre_tokenizer is not None:
+        result.pre_tokenizer = backend.pre_tokenizer
+    add_tokens(result, backend.get_added_tokens_decoder().items())
+    result.encode_special_tokens = literal
+    return result
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the text holds the lone surrogate U+{ord(text[error.start]):04X} at position {error.start}, which is no "
+            "character; remove it"
+        ) from error
