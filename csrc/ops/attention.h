@@ -28,13 +28,23 @@ struct Query {
   int64_t visible;  // positions of the block that it sees, 1..64
 };
 
-// scores[i][j] = q_i . key_j for 16 * Wide positions.
+// A block of the cache, and the one that is fetched from memory meanwhile (the same one when there is nothing to fetch).
+struct Block {
+  const uint16_t* data;
+  const uint16_t* next;
+};
+
+// scores[i][j] = q_i . key_j for 16 * Wide positions from the given one on.
 template <int Q, int Wide>
-void key_products(const Query* queries, const uint16_t* keys, int64_t head_dim, float (*scores)[kBlockPositions]) {
+void key_products(const Query* queries, Block block, int64_t head_dim, int64_t position,
+                  float (*scores)[kBlockPositions]) {
+  const uint16_t* keys = block.data + position;
+  const uint16_t* next = block.next + position;
   Vec sums[Q][Wide];
   for (auto& row : sums)
     for (Vec& sum : row) sum = splat(0.0f);
-  for (int64_t d = 0; d < head_dim; ++d, keys += kBlockPositions) {
+  for (int64_t d = 0; d < head_dim; ++d, keys += kBlockPositions, next += kBlockPositions) {
+    for (int w = 0; w < Wide; w += 2) __builtin_prefetch(next + w * kLanes);
     Vec key[Wide];
     for (int w = 0; w < Wide; ++w) key[w] = load_f16(keys + w * kLanes);
     for (int i = 0; i < Q; ++i) {
@@ -43,7 +53,7 @@ void key_products(const Query* queries, const uint16_t* keys, int64_t head_dim, 
     }
   }
   for (int i = 0; i < Q; ++i)
-    for (int w = 0; w < Wide; ++w) store(scores[i] + w * kLanes, sums[i][w]);
+    for (int w = 0; w < Wide; ++w) store(scores[i] + position + w * kLanes, sums[i][w]);
 }
 
 // Turns a query's scores into exponentials relative to the largest so far, and brings its sums to the same base.
@@ -69,14 +79,16 @@ void exponentiate(const Query& query, int64_t head_dim, float* scores) {
 
 // sum_i += weight_ij value_j for positions [begin, end) in order, for 16 * Wide elements of the head.
 template <int Q, int Wide>
-void add_values(const Query* queries, const uint16_t* values, int64_t value_stride,
-                const float (*weights)[kBlockPositions], int64_t begin, int64_t end, int64_t element) {
+void add_values(const Query* queries, Block values, int64_t value_stride, const float (*weights)[kBlockPositions],
+                int64_t begin, int64_t end, int64_t element) {
   Vec sums[Q][Wide];
   for (int i = 0; i < Q; ++i)
     for (int w = 0; w < Wide; ++w) sums[i][w] = load(queries[i].sum + element + w * kLanes);
   for (int64_t j = begin; j < end; ++j) {
+    const int64_t offset = j * value_stride + element;
+    for (int w = 0; w < Wide; w += 2) __builtin_prefetch(values.next + offset + w * kLanes);
     Vec value[Wide];
-    for (int w = 0; w < Wide; ++w) value[w] = load_f16(values + j * value_stride + element + w * kLanes);
+    for (int w = 0; w < Wide; ++w) value[w] = load_f16(values.data + offset + w * kLanes);
     for (int i = 0; i < Q; ++i) {
       const Vec weight = splat(weights[i][j]);
       for (int w = 0; w < Wide; ++w) sums[i][w] = fma(weight, value[w], sums[i][w]);
@@ -87,7 +99,7 @@ void add_values(const Query* queries, const uint16_t* values, int64_t value_stri
 }
 
 template <int Q>
-void add_all_values(const Query* queries, const uint16_t* values, int64_t value_stride,
+void add_all_values(const Query* queries, Block values, int64_t value_stride,
                     const float (*weights)[kBlockPositions], int64_t begin, int64_t end) {
   int64_t d = 0;
   for (; d + kLanes * kWide <= value_stride; d += kLanes * kWide)
@@ -97,21 +109,21 @@ void add_all_values(const Query* queries, const uint16_t* values, int64_t value_
 
 // One block for Q queries in order of position, the first of which sees the fewest positions.
 template <int Q>
-void attend_tile(const Query* queries, const uint16_t* block, int64_t head_dim) {
+void attend_tile(const Query* queries, Block block, int64_t head_dim) {
   alignas(64) float scores[Q][kBlockPositions];
-  const int64_t value_stride = padded(head_dim);
+  const int64_t value_stride = padded(head_dim), values_begin = head_dim * kBlockPositions;
   for (int64_t j = 0; j < queries[Q - 1].visible; j += kLanes * kWide)
-    key_products<Q, kWide>(queries, block + j, head_dim, reinterpret_cast<float(*)[kBlockPositions]>(scores[0] + j));
+    key_products<Q, kWide>(queries, block, head_dim, j, scores);
   for (int i = 0; i < Q; ++i) exponentiate(queries[i], value_stride, scores[i]);
 
-  const uint16_t* values = block + head_dim * kBlockPositions;
+  const Block values{block.data + values_begin, block.next + values_begin};
   const int64_t seen_by_all = queries[0].visible;
   add_all_values<Q>(queries, values, value_stride, scores, 0, seen_by_all);
   for (int i = 1; i < Q; ++i)
     add_all_values<1>(queries + i, values, value_stride, scores + i, seen_by_all, queries[i].visible);
 }
 
-void attend_some(const Query* queries, int64_t count, const uint16_t* block, int64_t head_dim) {
+void attend_some(const Query* queries, int64_t count, Block block, int64_t head_dim) {
   static_assert(kTile == 6);
   switch (count) {
     case 1: return attend_tile<1>(queries, block, head_dim);
@@ -133,9 +145,12 @@ void attend(const AttentionTask& task, float* scratch) {
 
   const int64_t last_position = task.first_position + (task.end - 1) / task.group;
   const int64_t num_tiles = (count + kTile - 1) / kTile;
-  for (int64_t b = 0; b <= last_position / kBlockPositions; ++b) {
-    const uint16_t* block = task.chunks[b / kBlocksPerChunk] + task.chunk_offset +
-                            b % kBlocksPerChunk * block_elements(task.head_dim);
+  const int64_t num_blocks = last_position / kBlockPositions + 1;
+  const auto block_at = [&](int64_t b) {
+    return task.chunks[b / kBlocksPerChunk] + task.chunk_offset + b % kBlocksPerChunk * block_elements(task.head_dim);
+  };
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    Block block{block_at(b), b + 1 < num_blocks ? block_at(b + 1) : block_at(b)};
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       Query queries[kTile];
       int64_t used = 0;
@@ -146,7 +161,9 @@ void attend(const AttentionTask& task, float* scratch) {
         queries[used++] = {task.q + row * task.q_stride + head * task.head_dim, sums + i * width, totals + i * kLanes,
                            largest + i, visible < kBlockPositions ? visible : kBlockPositions};
       }
-      if (used > 0) attend_some(queries, used, block, task.head_dim);
+      if (used == 0) continue;
+      attend_some(queries, used, block, task.head_dim);
+      block.next = block.data;
     }
   }
   for (int64_t i = 0; i < count; ++i) {

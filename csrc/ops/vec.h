@@ -2,8 +2,8 @@
 //
 // One source, compiled once per instruction set. Every operation is one IEEE operation per lane (a fused multiply-add
 // counts as one), so that all sets agree. Where a comparison decides, it is `a > b ? a : b` with the second operand
-// taken when either is NaN, as x86 has it. Everything has internal linkage: code built for one instruction set must
-// not be picked by the linker for another.
+// taken when either is NaN, as x86 has it; max_of_lanes alone may overlook NaNs. Everything has internal linkage: the
+// linker must not pick code built for one instruction set for another.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ inline Vec div(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline float max_of_lanes(Vec a) { return _mm512_reduce_max_ps(a.v); }
 inline bool any_nan(Vec a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q) != 0; }
 // 2^n for the integers n left in the low bits of a float by adding 1.5 * 2^23.
 inline Vec exp2_of_low_bits(Vec a) {
@@ -66,6 +67,12 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 }
 inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+inline float max_of_lanes(Vec a) {
+  const __m256 eight = _mm256_max_ps(a.lo, a.hi);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 inline bool any_nan(Vec a) {
   const __m256 nan = _mm256_or_ps(_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q));
   return _mm256_movemask_ps(nan) != 0;
@@ -130,6 +137,13 @@ inline Vec fma(Vec a, Vec b, Vec c) {
     return r;
   });
 #endif
+}
+inline float max_of_lanes(Vec a) {
+  float v[kLanes];
+  store(v, a);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
+  return v[0];
 }
 inline bool any_nan(Vec a) {
   bool nan = false;
@@ -198,15 +212,6 @@ inline float sum_of_lanes(Vec a) {
     for (int i = 0; i < half; ++i) v[i] += v[i + half];
   return v[0];
 }
-// The largest lane. Lanes that are NaN may be overlooked.
-inline float max_of_lanes(Vec a) {
-  float v[kLanes];
-  store(v, a);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
-  return v[0];
-}
-
 // e^x to about one unit in the last place for x in [-87, 88]; beyond, the value at the nearer end. NaN gives NaN.
 // x = n ln 2 + r in two steps (Cody and Waite), then 1 + r + r^2 g(r) with g of degree 4 fitted for the least largest
 // relative error (3e-9) on |r| <= ln 2 / 2.
