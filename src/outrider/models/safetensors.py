@@ -49,7 +49,7 @@ def open_directory(path: Path) -> ModelFiles:
         raise fields.error(f"{_OUTPUT} is missing, and tie_word_embeddings is not true; fetch the model again")
     tokenizer, template = open_tokenizer(path)
     return ModelFiles(
-        name=printable(path.resolve().name),
+        name=printable(_name(path.absolute())),
         path=path,
         config=config,
         tensors=assign_roles(architecture, "safetensors", tensors, config, path),
@@ -58,6 +58,13 @@ def open_directory(path: Path) -> ModelFiles:
         file_bytes=sum(data.size for data in files.values()),
         fingerprint=fingerprint(files.values()),
     )
+
+
+def _name(path: Path) -> str:
+    """Return the directory's name, or the repository's where the directory is a revision in the hub's cache."""
+    if path.parent.name != "snapshots":
+        return path.name
+    return path.parent.parent.name.removeprefix("models--").replace("--", "/")
 
 
 def _read_config(fields: Fields, architecture: Architecture) -> ModelConfig:

@@ -1,0 +1,41 @@
+"""From what a user calls a model to where it lies on disk."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from outrider.errors import ModelFileError, UsageError
+from outrider.models import hub
+from outrider.models.catalog import CATALOG
+from outrider.models.download import Progress, pull
+
+
+def resolve(reference: str, cache: Path, *, progress: Progress | None = None) -> Path:
+    """Return the path of a model, downloading it if it is not there yet.
+
+    Args:
+        reference: A catalog name, ``hf:owner/repo[@revision][/file.gguf]``, or a path. A catalog name comes before a
+            path of that name: write ``./name`` for the path.
+        cache: Where catalog models are kept; see :func:`~outrider.models.download.cache_directory`.
+        progress: Told of bytes while a catalog model is downloaded.
+
+    Raises:
+        UsageError: The reference is none of the three.
+        ModelFileError: The path does not exist.
+        DownloadError: The model cannot be had.
+    """
+    if reference.startswith("hf:"):
+        return hub.fetch(reference)
+    if reference in CATALOG:
+        return pull(CATALOG[reference], cache, progress=progress)
+    path = Path(reference).expanduser()
+    if path.exists():
+        return path
+    if "/" in reference or path.suffix:
+        raise ModelFileError(f"there is no file {reference}; check the path, or give one of {', '.join(CATALOG)}")
+    near = get_close_matches(reference, CATALOG, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(
+        f"unknown model {reference!r}; {hint}The catalog has {', '.join(CATALOG)}; a path or hf:owner/repo will do too"
+    )
