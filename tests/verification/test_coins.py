@@ -10,7 +10,7 @@ from laws import row
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.errors import NumericalError
 from outrider.types import Draft
-from outrider.verification import CoinSource, Purpose, verify, verify_point_mass, verify_token
+from outrider.verification import CoinSource, Purpose, verify, verify_block, verify_point_mass, verify_token
 from outrider.verification.coins import RoundCoins, accept_at, draw_at
 
 SMALLEST, LARGEST = 0.0, 1.0 - 2.0**-53
@@ -77,10 +77,9 @@ def test_draws_each_entry_on_exactly_its_share_of_a_lattice(weights):
 
 @pytest.mark.parametrize("size", [511, 512, 513, 1024, 1300])
 def test_draws_each_entry_of_several_blocks_on_exactly_its_share(size):
-    weights = np.array([index % 3 for index in range(size)])
-    total = int(weights.sum())
-    drawn = Counter(draw_at(uniform, np.array([Fraction(int(w)) for w in weights])) for uniform in lattice(total))
-    assert drawn == {index: weight for index, weight in enumerate(weights) if weight}
+    shares = {0: 2, 1: 1, size // 2: 1, size // 2 + 1: 3, size - 2: 1, size - 1: 4}
+    weights = np.array([Fraction(shares.get(index, 0)) for index in range(size)])
+    assert Counter(draw_at(uniform, weights) for uniform in lattice(12)) == shares
 
 
 @pytest.mark.parametrize("uniform", [SMALLEST, 0.5, LARGEST])
@@ -231,7 +230,7 @@ def test_seeded_text_repeats_and_seeds_differ():
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.parametrize("rule", [verify_token, verify_point_mass])
+@pytest.mark.parametrize("rule", [verify_token, verify_point_mass, verify_block])
 def test_no_address_is_used_twice_in_a_sequence(rule):
     """A coin that was looked at once is not random any more, be it for a draft that was turned back."""
     target, propose, spy = HashLM(4, seed=1), drawn_from(HashLM(4, seed=2), 4), SpySource(CoinSource(seed=9))
@@ -266,3 +265,19 @@ def test_emitted_tokens_follow_the_target_on_real_coins():
         counts[token_id if result.num_accepted else result.next_token_id] += 1
     chi_squared = ((counts - rounds * target) ** 2 / (rounds * target)).sum()
     assert chi_squared < 30.66  # 1e-6 for 3 degrees of freedom
+
+
+def test_block_rule_is_exact_on_real_coins_over_successive_rounds():
+    """It looks at coins of tokens that it turns back: keyed by their position, they would bend the next round."""
+    target, draft = np.array([1 / 3, 2 / 3]), np.array([2 / 3, 1 / 3])
+    pairs, sequences = np.zeros((2, 2)), 4000
+    for sequence in range(sequences):
+        source, tokens = CoinSource(seed=3, sequence=sequence), ()
+        while len(tokens) < 4:
+            coins = source.at(len(tokens), Purpose.DRAFT)
+            proposed = Draft(tuple(coins.draw(draft) for _ in range(2)), np.array([draft, draft]))
+            result = verify_block(proposed, np.array([target] * 3), source.at(len(tokens), Purpose.VERIFY))
+            tokens = (*tokens, *proposed.token_ids[: result.num_accepted], result.next_token_id)
+        pairs[tokens[1], tokens[2]] += 1
+    expected = sequences * np.outer(target, target)
+    assert ((pairs - expected) ** 2 / expected).sum() < 30.66  # 1e-6 for 3 degrees of freedom

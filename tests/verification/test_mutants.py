@@ -16,11 +16,8 @@ def error(mutant: Mutant, target: Law, draft: Law, *, num_draft_tokens: int, num
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_proof_detects(name):
-    errors = [
-        error(MUTANTS[name], target, draft, num_draft_tokens=2, num_tokens=3)
-        for target, draft in (PAIRS["unlike"], PAIRS["four tokens"])
-    ]
-    assert max(errors) > 0
+    pairs = [PAIRS["unlike"], PAIRS["four tokens"]]
+    assert any(error(MUTANTS[name], *pair, num_draft_tokens=2, num_tokens=3) > 0 for pair in pairs)
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -36,13 +36,14 @@ def verify_block(draft: Draft, target_probs: Probs, coins: Coins) -> Verificatio
         return VerificationResult(len(draft), coins.draw(target_probs[-1]), Outcome.BONUS)
     # Every beginning is tried by itself and the longest that passes counts, so the longest is tried first. The empty
     # one always passes: its weight is 1.
-    for length in reversed(range(len(draft))):
+    length, passes = len(draft), False
+    while not passes:
+        length -= 1
         left = np.maximum(weights[length] * target_probs[length] - draft.probs[length], 0)
         total = left.sum()
-        if weights[length] == 1 or coins.accept(total, total + 1 - weights[length]):
-            break
-    weights_left = left if total > 0 else target_probs[length]  # see token.residual
-    return VerificationResult(length, coins.draw(weights_left), Outcome.RECOVERED)
+        passes = weights[length] == 1 or coins.accept(total, total + 1 - weights[length])
+    # Rounding may have left nothing; see outrider.verification.token.residual.
+    return VerificationResult(length, coins.draw(left if total > 0 else target_probs[length]), Outcome.RECOVERED)
 
 
 def _weights(draft: Draft, draft_probs: Probs, target_probs: Probs) -> list[Any]:
