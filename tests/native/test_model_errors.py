@@ -1,0 +1,273 @@
+"""Arguments, descriptions, tensors and weights that are wrong: one clear error each, and nothing is changed."""
+
+import gc
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_models import Shape, build_reference, load, tensors_of
+
+from outrider import _core
+from outrider.backends.base import Rows
+from outrider.backends.native import NativeBackend, physical_cores
+from outrider.errors import ContextLengthError, ModelFileError, UsageError
+from outrider.models.config import TensorSource
+
+SHAPE = Shape()
+TENSORS = tensors_of(build_reference(SHAPE), SHAPE)
+HUGE = 2**31
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("architecture", "gpt2"),
+        ("rope_style", "spiral"),
+        ("rope_inv_freq", ()),
+        ("rope_inv_freq", (1.0,) * 9),
+        ("rope_inv_freq", (math.nan,)),
+        ("rope_inv_freq", (-1.0,)),
+        ("norm_eps", math.inf),
+        ("norm_eps", -1e-5),
+        ("num_kv_heads", 3),
+        ("head_dim", 15),
+        *(
+            (field, value)
+            for field in (
+                "vocab_size",
+                "context_length",
+                "hidden_size",
+                "intermediate_size",
+                "num_layers",
+                "num_heads",
+                "num_kv_heads",
+                "head_dim",
+            )
+            for value in (0, -1, HUGE, 2**62, 2**64)
+        ),
+    ],
+)
+def test_descriptions(field: str, value: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        NativeBackend.load(replace(SHAPE.config, **{field: value}), TENSORS, max_length=16, threads=1)
+    message = str(error.value)
+    assert "\n" not in message
+    if value != 2**64:  # which does not even reach the core
+        assert field in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"max_length": 0}, "0"),
+        ({"max_length": 1025}, "1025"),
+        ({"max_length": -(2**40)}, "max_length"),
+        ({"threads": 0}, "0"),
+        ({"threads": 257}, "257"),
+        ({"isa": "mmx"}, "mmx"),
+        ({"weights": "int1"}, "int1"),
+    ],
+)
+def test_settings(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        NativeBackend.load(SHAPE.config, TENSORS, **{"max_length": 16, "threads": 1, **arguments})
+
+
+def change(of_role: str, of_layer: int | None, /, **fields: Any) -> list[TensorSource]:
+    return [replace(t, **fields) if (t.role, t.layer) == (of_role, of_layer) else t for t in TENSORS]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "named"),
+    [
+        ([t for t in TENSORS if t.role != "embedding"], "embedding"),
+        ([t for t in TENSORS if t.role != "output_norm"], "output_norm"),
+        ([t for t in TENSORS if (t.role, t.layer) != ("ffn_up", 1)], "ffn_up of layer 1"),
+        ([t for t in TENSORS if t.role != "attn_norm"], "attn_norm of layer 0"),
+        ([*TENSORS, TENSORS[0]], "embedding is given twice"),
+        ([*TENSORS, TENSORS[1]], "given twice"),
+        (change("attn_q", 0, layer=2), "layer in 0..1"),
+        (change("attn_q", 0, layer=-1), "layer in 0..1"),
+        (change("attn_q", 0, layer=None), "layer in 0..1"),
+        (change("output", None, layer=0), "belongs to no layer"),
+        (change("attn_q", 0, role="attn_w"), "attn_w"),
+        (change("attn_q", 0, type="IQ2_XS"), "IQ2_XS"),
+        (change("attn_q", 0, type="Q8_0"), "bytes"),
+        (change("attn_q", 0, type="Q4_K"), "64"),
+        (change("attn_k", 1, shape=(64, 32)), r"\(64, 32\)"),
+        (change("attn_k", 1, shape=(32, 64, 1)), r"\(32, 64, 1\)"),
+        (change("attn_k", 1, shape=()), r"\(\)"),
+        (change("attn_k", 1, shape=(-32, -64)), r"\(-32, -64\)"),
+        (change("attn_k", 1, data=np.zeros(8191, np.uint8)), "8191"),
+        (change("attn_k", 1, data=np.zeros(0, np.uint8)), "0 bytes"),
+        (change("embedding", None, data=np.zeros(77 * 64 * 4 + 1, np.uint8)), "19713"),
+        (change("ffn_norm", 0, data=np.zeros(255, np.uint8)), "255"),
+    ],
+)
+def test_tensors(tensors: list[TensorSource], named: str) -> None:
+    with pytest.raises(ModelFileError, match=named):
+        NativeBackend.load(SHAPE.config, tensors, max_length=16, threads=1)
+
+
+def test_qwen2_needs_its_biases() -> None:
+    with pytest.raises(ModelFileError, match="attn_q_bias of layer 0 is missing"):
+        NativeBackend.load(replace(SHAPE.config, architecture="qwen2"), TENSORS, max_length=16, threads=1)
+
+
+def test_a_model_that_is_not_finished() -> None:
+    config = {**vars_of(SHAPE), "threads": 1, "max_length": 16, "isa": ""}
+    model = _core.Model(**config)
+    sequence = model.open()
+    with pytest.raises(ValueError, match="not finished"):
+        model.forward([sequence], [[1]], [1])
+
+
+def vars_of(shape: Shape) -> dict[str, Any]:
+    config = shape.config
+    return {name: getattr(config, name) for name in config.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("batch", "named"),
+    [
+        (lambda s: [Rows(s, [1, 77])], "77"),
+        (lambda s: [Rows(s, [-1])], "-1"),
+        (lambda s: [Rows(s, [2**63])], "64 bits"),
+        (lambda s: [Rows(s, [1.5])], "integer"),
+        (lambda s: [Rows(s, [])], "no tokens"),
+        (lambda s: [Rows(s, [1, 2], 3)], "num_logits is 3"),
+        (lambda s: [Rows(s, [1, 2], -1)], "num_logits is -1"),
+        (lambda s: [Rows(s, [1]), Rows(s, [2])], "given twice"),
+        (lambda s: [Rows(s, [1]), Rows(s + 1, [2])], "not open"),
+        (lambda s: [Rows(-1, [2])], "sequence -1"),
+        (lambda s: [Rows(s, [1] * 12)], "would hold 17"),
+        (lambda s: [Rows(s, [1] * 100_000)], "max_length 16"),
+    ],
+)
+def test_passes(batch: Callable[[int], list[Rows]], named: str) -> None:
+    backend = load(SHAPE, max_length=16)
+    sequence = backend.open_sequence()
+    backend.forward([Rows(sequence, [1, 2, 3, 4, 5])])
+    with pytest.raises(UsageError, match=named) as error:
+        backend.forward(batch(sequence))
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, ContextLengthError) == ("max_length" in str(error.value))
+    assert backend.length(sequence) == 5
+    other = backend.open_sequence()
+    expected = backend.forward([Rows(other, [1, 2, 3, 4, 5, 6])]).copy()
+    np.testing.assert_array_equal(backend.forward([Rows(sequence, [6])]), expected)
+
+
+def test_the_last_position_can_be_used() -> None:
+    backend = load(SHAPE, max_length=16)
+    sequence = backend.open_sequence()
+    backend.forward([Rows(sequence, [1] * 16)])
+    with pytest.raises(ContextLengthError):
+        backend.forward([Rows(sequence, [1])])
+
+
+@pytest.mark.parametrize("length", [-1, 6, 2**62, 2**64])
+def test_crops(length: int) -> None:
+    backend = load(SHAPE)
+    sequence = backend.open_sequence()
+    backend.forward([Rows(sequence, [1, 2, 3, 4, 5])])
+    with pytest.raises(UsageError):
+        backend.crop(sequence, length)
+    assert backend.length(sequence) == 5
+
+
+def test_closed_sequences_are_unknown() -> None:
+    backend = load(SHAPE)
+    sequence = backend.open_sequence()
+    backend.close_sequence(sequence)
+    for call in (backend.close_sequence, backend.length, lambda s: backend.crop(s, 0)):
+        with pytest.raises(UsageError, match=f"sequence {sequence} is not open"):
+            call(sequence)
+    assert backend.open_sequence() != sequence
+
+
+def test_a_second_thread_is_turned_away() -> None:
+    backend = load(SHAPE, isa="portable")
+    sequence = backend.open_sequence()
+    worker = threading.Thread(target=backend.forward, args=([Rows(sequence, [1] * 1000, 1000)],))
+
+    def ask_meanwhile() -> None:
+        while worker.is_alive():
+            time.sleep(0.005)
+            backend.length(sequence)
+
+    worker.start()
+    with pytest.raises(UsageError, match="another thread"):
+        ask_meanwhile()
+    worker.join()
+    assert backend.length(sequence) == 1000
+
+
+def test_logits_outlive_the_backend() -> None:
+    backend = load(SHAPE)
+    sequence = backend.open_sequence()
+    first = backend.forward([Rows(sequence, [1])])
+    copy = first.copy()
+    backend.forward([Rows(sequence, [2] * 100, 100)])  # needs more memory than the first
+    np.testing.assert_array_equal(first, copy)
+    del backend
+    gc.collect()
+    np.testing.assert_array_equal(first, copy)
+
+
+def poisoned(role: str, value: float, row: int | None = None) -> NativeBackend:
+    """Load the tiny model with a row of a tensor of layer 0, or all of it, set to ``value``."""
+
+    def poison(tensor: TensorSource) -> TensorSource:
+        values = tensor.data.view(np.float32).copy().reshape(tensor.shape)
+        values[slice(None) if row is None else row] = value
+        return replace(tensor, data=values.reshape(-1).view(np.uint8))
+
+    tensors = [poison(t) if t.role == role and t.layer in (0, None) else t for t in TENSORS]
+    return NativeBackend.load(SHAPE.config, tensors, max_length=512, threads=2)
+
+
+@pytest.mark.parametrize("role", ["attn_norm", "attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_down", "output_norm"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
+def test_weights_that_overflow_show_in_the_logits(role: str, value: float) -> None:
+    backend = poisoned(role, value)
+    sequence = backend.open_sequence()
+    for count in (1, 70, 300):
+        assert not np.isfinite(backend.forward([Rows(sequence, [3] * count, count)])).any()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_one_rows_nan_stays_its_own(value: float) -> None:
+    backend, sound = poisoned("embedding", value, row=7), load(SHAPE)
+    healthy, sick, reference = backend.open_sequence(), backend.open_sequence(), sound.open_sequence()
+    expected = sound.forward([Rows(reference, [1, 2, 3, 4, 5], 5)])
+    logits = backend.forward([Rows(sick, [1, 2, 7, 4], 4), Rows(healthy, [1, 2, 3, 4, 5], 5)])
+    np.testing.assert_array_equal(logits[[0, 1, 4, 5, 6, 7, 8]], expected[[0, 1, 0, 1, 2, 3, 4]])
+    assert np.isnan(logits[2:4]).all()
+    backend.crop(sick, 2)
+    np.testing.assert_array_equal(backend.forward([Rows(sick, [3])]), expected[2:3])
+
+
+def topology(system: Path, siblings: dict[int, str]) -> None:
+    for cpu, text in siblings.items():
+        folder = system / f"devices/system/cpu/cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(text + "\n")
+
+
+def test_hardware_threads_of_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0, 1, 2, 3, 5}, raising=False)
+    assert physical_cores(tmp_path) == 5  # a system that says nothing of its cores
+    topology(tmp_path, {0: "0,4", 1: "1,5", 2: "2-3", 3: "2-3", 5: "1,5"})
+    assert physical_cores(tmp_path) == 3
+    (tmp_path / "fs/cgroup").mkdir(parents=True)
+    limit = tmp_path / "fs/cgroup/cpu.max"
+    for text, cores in (("max 100000", 3), ("150000 100000", 2), ("1000 100000", 1), ("900000 100000", 3)):
+        limit.write_text(text)
+        assert physical_cores(tmp_path) == cores

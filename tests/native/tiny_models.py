@@ -1,0 +1,167 @@
+"""Tiny random decoders built by transformers, and the same weights as the native backend takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import signature
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from outrider.backends.native import NativeBackend, WeightFormat
+from outrider.models.config import ModelConfig, TensorSource
+
+_LAYER_ROLES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_ROLES = {
+    "model.embed_tokens.weight": "embedding",
+    "model.norm.weight": "output_norm",
+    "lm_head.weight": "output",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What varies between the tiny models."""
+
+    architecture: str = "llama"
+    vocab_size: int = 77
+    hidden_size: int = 64
+    intermediate_size: int = 96
+    num_layers: int = 2
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 16
+    tied: bool = False
+    attention_bias: bool = False  # qwen2 always has it
+    interleaved: bool = False
+    seed: int = 0
+
+    @property
+    def config(self) -> ModelConfig:
+        half = self.head_dim // 2
+        return ModelConfig(
+            architecture=self.architecture,
+            vocab_size=self.vocab_size,
+            context_length=1024,
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            norm_eps=1e-5,
+            rope_style="interleaved" if self.interleaved else "half",
+            rope_inv_freq=tuple(10000.0 ** (-i / half) for i in range(half)),
+        )
+
+
+def build_reference(shape: Shape) -> PreTrainedModel:
+    """Return a model with random weights, large enough that attention is not uniform."""
+    torch.manual_seed(shape.seed)
+    common = {
+        "vocab_size": shape.vocab_size,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "max_position_embeddings": 1024,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": shape.tied,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+    if shape.architecture == "qwen2":
+        model: PreTrainedModel = Qwen2ForCausalLM(Qwen2Config(**common))
+    else:
+        model = LlamaForCausalLM(LlamaConfig(**common, attention_bias=shape.attention_bias))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.copy_(1 + 0.2 * torch.randn_like(weight))
+            elif name.endswith("bias"):
+                weight.copy_(0.0 if "o_proj" in name else 0.5 * torch.randn_like(weight))
+            else:
+                weight.copy_(torch.randn_like(weight) * weight.shape[-1] ** -0.5 * 1.5)
+    return model.eval()
+
+
+def tensors_of(model: PreTrainedModel, shape: Shape, weight_type: str = "F32") -> list[TensorSource]:
+    """Return the model's tensors; the embedding and the matrices are of ``weight_type``, vectors float32."""
+    tensors = []
+    for name, parameter in model.state_dict().items():
+        role, layer = _role_of(name)
+        if role is None or (role == "output" and shape.tied):
+            continue
+        permuted = shape.interleaved and role.split("_bias")[0] in ("attn_q", "attn_k")
+        weight = _interleave_rows(parameter, shape.head_dim) if permuted else parameter
+        kind = weight_type if weight.ndim == 2 else "F32"
+        data = _bytes(weight, kind)
+        tensors.append(TensorSource(role=role, layer=layer, type=kind, shape=tuple(weight.shape), data=data))
+    return tensors
+
+
+def load(
+    shape: Shape,
+    *,
+    weight_type: str = "F32",
+    weights: WeightFormat = "file",
+    threads: int = 1,
+    isa: str | None = None,
+    max_length: int = 1024,
+) -> NativeBackend:
+    """Build the tiny model and load it natively."""
+    tensors = tensors_of(build_reference(shape), shape, weight_type)
+    return NativeBackend.load(shape.config, tensors, max_length=max_length, threads=threads, isa=isa, weights=weights)
+
+
+class HalfCache(DynamicCache):
+    """Keys and values rounded to half precision, as the native cache has them."""
+
+    def update(self, keys, values, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return super().update(keys.half().float(), values.half().float(), *args, **kwargs)
+
+
+def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np.float32]:
+    """Return ``[len(token_ids), vocab_size]`` logits, by transformers in float32 but for the cache."""
+    name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"  # renamed in version 5
+    with torch.no_grad():
+        logits: NDArray[np.float32] = model(torch.tensor([token_ids]), **{name: HalfCache()}).logits[0].numpy()
+    return logits
+
+
+def _role_of(name: str) -> tuple[str | None, int | None]:
+    if name in _ROLES:
+        return _ROLES[name], None
+    _, _, layer, rest = name.split(".", 3)
+    module, kind = rest.rsplit(".", 1)
+    role = _LAYER_ROLES[module]
+    if kind == "bias":
+        return (None, None) if role == "attn_output" else (role + "_bias", int(layer))
+    return role, int(layer)
+
+
+def _interleave_rows(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Move element ``i`` of a head's first half to ``2 i`` and of its second half to ``2 i + 1``, as GGUF has llama."""
+    heads = weight.reshape(-1, 2, head_dim // 2, *weight.shape[1:])
+    return heads.transpose(1, 2).reshape(weight.shape)
+
+
+def _bytes(weight: torch.Tensor, kind: str) -> NDArray[np.uint8]:
+    if kind == "BF16":
+        return np.frombuffer(weight.to(torch.bfloat16).contiguous().view(torch.uint16).numpy().tobytes(), np.uint8)
+    dtype = np.float16 if kind == "F16" else np.float32
+    return np.frombuffer(weight.contiguous().numpy().astype(dtype).tobytes(), np.uint8)
