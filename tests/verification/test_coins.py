@@ -267,17 +267,34 @@ def test_emitted_tokens_follow_the_target_on_real_coins():
     assert chi_squared < 30.66  # 1e-6 for 3 degrees of freedom
 
 
-def test_block_rule_is_exact_on_real_coins_over_successive_rounds():
-    """It looks at coins of tokens that it turns back: keyed by their position, they would bend the next round."""
+class CoinsByPosition(RoundCoins):
+    """Wrong: decision number ``index`` belongs to position ``start + index``, whichever round asks."""
+
+    __slots__ = ()
+
+    def accept(self, numerator, denominator):
+        self._accepts += 1
+        uniform = self._source.uniform(self._purpose, 0, self._position + self._accepts, 0)
+        return accept_at(uniform, numerator, denominator)
+
+    def draw(self, weights):
+        self._draws += 1
+        return draw_at(self._source.uniform(self._purpose, 1, self._position + self._draws, 0), weights)
+
+
+@pytest.mark.parametrize(("coins", "is_right"), [(RoundCoins, True), (CoinsByPosition, False)])
+def test_block_rule_over_successive_rounds_detects_coins_that_are_looked_at_twice(coins, is_right):
     target, draft = np.array([1 / 3, 2 / 3]), np.array([2 / 3, 1 / 3])
     pairs, sequences = np.zeros((2, 2)), 4000
     for sequence in range(sequences):
         source, tokens = CoinSource(seed=3, sequence=sequence), ()
-        while len(tokens) < 4:
-            coins = source.at(len(tokens), Purpose.DRAFT)
-            proposed = Draft(tuple(coins.draw(draft) for _ in range(2)), np.array([draft, draft]))
-            result = verify_block(proposed, np.array([target] * 3), source.at(len(tokens), Purpose.VERIFY))
+        while len(tokens) < 3:
+            drafting = coins(source, len(tokens), Purpose.DRAFT)
+            proposed = Draft(tuple(drafting.draw(draft) for _ in range(2)), np.array([draft, draft]))
+            verifying = coins(source, len(tokens), Purpose.VERIFY)
+            result = verify_block(proposed, np.array([target] * 3), verifying)
             tokens = (*tokens, *proposed.token_ids[: result.num_accepted], result.next_token_id)
         pairs[tokens[1], tokens[2]] += 1
     expected = sequences * np.outer(target, target)
-    assert ((pairs - expected) ** 2 / expected).sum() < 30.66  # 1e-6 for 3 degrees of freedom
+    chi_squared = ((pairs - expected) ** 2 / expected).sum()
+    assert (chi_squared < 30.66) == is_right  # 1e-6 for 3 degrees of freedom
