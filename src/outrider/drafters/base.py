@@ -20,7 +20,8 @@ class DraftRequest:
             modified in place by the drafter.
         max_tokens: Propose at most this many; fewer, or none, is always allowed.
         params: How the target's law is shaped. A drafter does well to shape its own law alike.
-        coins: The sequence's own random decisions for drafting, independent of those that verify.
+        coins: The sequence's own random decisions for drafting. Draw each token once and in order: they are either
+            independent of those that verify, or shared with them position by position.
     """
 
     request_id: int

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
 
 FinishReason = Literal["stop", "length"]
-Method = Literal["greedy", "token", "point_mass"]
+Method = Literal["greedy", "token", "block", "point_mass", "coupled"]
 
 
 class Origin(Enum):

@@ -7,21 +7,18 @@ decoding step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine.commit import commit
 from outrider.engine.outputs import EmittedToken
+from outrider.engine.rules import Rule, coins, verify
 from outrider.engine.sequence import Request, Sequence
 from outrider.engine.text import Detokenizer, TextAssembler
 from outrider.errors import UsageError
-from outrider.sampling import greedy_token_ids, target_probs
-from outrider.types import Draft, Logits, VerificationResult
-from outrider.verification import CoinSource, Purpose, verify_greedy, verify_point_mass, verify_token
-
-Rule = Literal["auto", "token", "point_mass"]
+from outrider.types import Draft, Logits
+from outrider.verification import CoinSource, Purpose
 
 NO_DRAFT = Draft(())
 
@@ -37,10 +34,7 @@ class Stepper:
         detokenizer: Of the target.
         drafter: Proposes draft tokens, or None.
         num_speculative_tokens: The most draft tokens of a sequence in a round.
-        rule: How drafts of requests that are not greedy are verified; every rule keeps the target's law. ``"token"``
-            weighs the draft's probabilities against the target's, where a draft has any. ``"point_mass"`` ignores
-            them and accepts fewer tokens, but a seeded text is then the same whatever the draft. ``"auto"`` is
-            ``"token"``.
+        rule: How drafts of requests that are not greedy are verified; see :mod:`outrider.engine.rules`.
     """
 
     target: Backend
@@ -76,7 +70,7 @@ class Stepper:
         emitted = []
         for sequence, draft in zip(sequences, drafts, strict=True):
             rows, logits = logits[: len(draft) + 1], logits[len(draft) + 1 :]
-            result = self._verify(sequence, draft, rows)
+            result = verify(sequence, draft, rows, self.rule)
             emitted.append(commit(sequence, draft, result, self.eos_ids))
             self.target.crop(sequence.cache_id, len(sequence.token_ids) - 1)
             if self.drafter is not None and len(draft):
@@ -101,8 +95,13 @@ class Stepper:
         return min(self.num_speculative_tokens, sequence.num_remaining - 1)
 
     def _draft_request(self, sequence: Sequence, room: int) -> DraftRequest:
-        coins = sequence.coins.at(len(sequence.token_ids), Purpose.DRAFT)
-        return DraftRequest(sequence.request.request_id, sequence.token_ids, room, sequence.params, coins)
+        return DraftRequest(
+            request_id=sequence.request.request_id,
+            context_ids=sequence.token_ids,
+            max_tokens=room,
+            params=sequence.params,
+            coins=coins(sequence, Purpose.DRAFT, self.rule),
+        )
 
     def _check(self, draft: Draft, room: int, drafter: str) -> None:
         """Refuse a draft that breaks the contract. To mend it, by what its tokens are, would bend the target's law."""
@@ -120,14 +119,3 @@ class Stepper:
             pending = feed_all_but_last_piece(self.target, sequence.cache_id, unfed)
             batch.append(Rows(sequence.cache_id, [*pending, *draft.token_ids], num_logits=len(draft) + 1))
         return self.target.forward(batch)[:, : self.vocab_size]
-
-    def _verify(self, sequence: Sequence, draft: Draft, logits: Logits) -> VerificationResult:
-        if sequence.params.is_greedy:
-            sequence.method = "greedy" if len(draft) else sequence.method
-            return verify_greedy(draft, greedy_token_ids(logits).tolist())
-        is_drawn = draft.probs is not None and self.rule != "point_mass"
-        if len(draft):
-            sequence.method = "token" if is_drawn else "point_mass"
-        coins = sequence.coins.at(len(sequence.token_ids), Purpose.VERIFY)
-        rule = verify_token if is_drawn else verify_point_mass
-        return rule(draft, target_probs(logits, sequence.params), coins)

@@ -1,0 +1,125 @@
+"""The flags that every command that generates has in common, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from outrider.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from outrider.engine.llm import LLM
+    from outrider.sampling.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """One field a flag; the help text is the documentation."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="The model that answers: a path, a catalog name, or hf:owner/repo[/file]."),
+    ] = None
+    draft: Annotated[
+        str,
+        typer.Option(
+            metavar="REF|ngram|auto|none",
+            help="What proposes tokens: a smaller model of the same family, 'ngram' (looks them up in the prompt and "
+            "the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
+        ),
+    ] = "none"
+    num_speculative_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]"
+        ),
+    ] = None
+    rule: Annotated[
+        Literal["auto", "token", "block", "coupled"],
+        typer.Option(
+            help="How drafts are verified when temperature is above 0. Each keeps the target's law; 'coupled', the "
+            "automatic choice with --seed, also makes the text independent of the draft."
+        ),
+    ] = "auto"
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens to generate.")] = 256
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 always takes the most likely token.")] = 0.0
+    top_p: Annotated[float | None, typer.Option(metavar="P", help="Keep the likeliest tokens up to this mass.")] = None
+    top_k: Annotated[int | None, typer.Option(metavar="K", help="Keep the K likeliest tokens.")] = None
+    min_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Keep tokens at least P times as likely as the likeliest.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampled text reproducible.")] = None
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.")
+    ] = None
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Threads that compute. [default: one a physical core]")
+    ] = None
+    ctx_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="The most tokens of prompt and answer together. [default: what the model allows]"
+        ),
+    ] = None
+    no_chat: Annotated[
+        bool, typer.Option("--no-chat", help="Give the prompt to the model as it is, without its chat template.")
+    ] = False
+
+    def params(self) -> SamplingParams:
+        """Return how tokens are chosen."""
+        from outrider.sampling.params import SamplingParams
+
+        return SamplingParams(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+            max_tokens=self.max_tokens,
+            stop=tuple(self.stop or ()),
+        )
+
+    def load(self, console: Console) -> LLM:
+        """Load the models, and show on the console that this is going on."""
+        from outrider.cli.progress import loading
+        from outrider.engine.llm import LLM
+
+        if self.target is None:
+            raise UsageError("no --target given; name a model: a path, hf:owner/repo, or one of outrider models list")
+        with loading(console) as resolver:
+            return LLM(
+                self.target,
+                {"none": None, "auto": "ngram"}.get(self.draft, self.draft),
+                num_speculative_tokens=self.num_speculative_tokens,
+                rule=self.rule,
+                threads=self.threads,
+                ctx_size=self.ctx_size,
+                resolver=resolver,
+            )
+
+
+def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that takes ``flags: Flags`` one option for each of them."""
+    hints = get_type_hints(Flags, include_extras=True)
+    own = [parameter for name, parameter in signature(command, eval_str=True).parameters.items() if name != "flags"]
+    shared = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(Flags)
+    ]
+
+    @wraps(command)
+    def run(**values: Any) -> Any:
+        flags = Flags(**{field.name: values.pop(field.name) for field in fields(Flags)})
+        return command(**values, flags=flags)
+
+    parameters = [*own, *shared]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

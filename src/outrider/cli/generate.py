@@ -1,0 +1,91 @@
+"""``outrider generate``: answer prompts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outrider.cli.flags import Flags, with_flags
+from outrider.cli.prompts import Prompt, read_prompts, read_text
+from outrider.errors import UsageError
+
+if TYPE_CHECKING:
+    from outrider.engine.outputs import GenerationOutput
+
+
+@with_flags
+def generate(
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", help="What to answer; - reads it from stdin.")
+    ] = None,
+    *,
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Answer many: JSON lines with prompt and, if wanted, id, family; - is stdin."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    flags: Flags,
+) -> None:
+    """Answer a prompt, or each prompt of a file.
+
+    Text goes to stdout as it comes, with the draft's tokens in another colour on a terminal; what was done and how
+    fast goes to stderr, one line an answer.
+    """
+    if (prompt is None) == (prompts is None):
+        raise UsageError("give either a PROMPT or --prompts FILE; PROMPT may be - to read it from stdin")
+    many = read_prompts(prompts) if prompts is not None else [_one(prompt or "")]
+    outputs = _answer(many, flags, show_text=not as_json)
+    if as_json:
+        documents = [
+            {"id": one.id, "family": one.family, **output.to_json()} for one, output in zip(many, outputs, strict=True)
+        ]
+        document = outputs[0].to_json() if prompts is None else {"results": documents}
+        sys.stdout.write(json.dumps(document) + "\n")
+
+
+def _one(prompt: str) -> Prompt:
+    return Prompt(read_text("-") if prompt == "-" else prompt, id="1")
+
+
+def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[GenerationOutput]:
+    """Answer prompts in turn, and say on stderr how it went."""
+    from rich.console import Console
+
+    from outrider.cli.terminal import AnswerPrinter, summary
+
+    params = flags.params()
+    notes = Console(stderr=True, highlight=False, soft_wrap=True)
+    printer = AnswerPrinter(Console())
+    llm = flags.load(notes)
+    for one in many:  # all of them, before the first is answered
+        with _naming(one, many):
+            llm.encode(one.text, chat=not flags.no_chat)
+    outputs = []
+    for number, one in enumerate(many, start=1):
+        for chunk in llm.stream(one.text, params, chat=not flags.no_chat):
+            if show_text:
+                printer.write(chunk.tokens)
+            if chunk.output is not None:
+                outputs.append(chunk.output)
+        printer.end()
+        label = f"{number}/{len(many)} {one.id}: " if len(many) > 1 else ""
+        notes.print(label + summary(outputs[-1]), style="dim", markup=False)
+    return outputs
+
+
+@contextmanager
+def _naming(prompt: Prompt, many: list[Prompt]) -> Iterator[None]:
+    """Let an error say which of many prompts it is about."""
+    try:
+        yield
+    except UsageError as error:
+        if len(many) == 1:
+            raise
+        raise UsageError(f"prompt {prompt.id}: {error}") from error

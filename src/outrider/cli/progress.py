@@ -1,0 +1,48 @@
+"""Showing that something takes its time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from outrider.models.download import cache_directory
+from outrider.models.resolve import resolve
+
+
+def resolve_with_progress(reference: str, console: Console) -> Path:
+    """Return where a model lies, with a progress bar if it has to be downloaded first."""
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    bar = Progress(TextColumn("fetching {task.description}"), *columns, console=console)
+    task = bar.add_task(reference)
+
+    def show(done: int, total: int) -> None:
+        bar.start()  # at the first news: most models are here already
+        bar.update(task, completed=done, total=total)
+
+    try:
+        return resolve(reference, cache_directory(os.environ), progress=show)
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def loading(console: Console) -> Iterator[Callable[[str], Path]]:
+    """Show that models are being loaded, on a terminal; yield what finds the models by name meanwhile."""
+    status = console.status("loading ...")
+
+    def resolver(reference: str) -> Path:
+        status.stop()  # a terminal has room for one moving thing
+        path = resolve_with_progress(reference, console)
+        if console.is_terminal:
+            status.start()
+        return path
+
+    try:
+        yield resolver
+    finally:
+        status.stop()

@@ -1,0 +1,70 @@
+"""How answers look to people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.console import Console
+
+from outrider.engine.outputs import EmittedToken, GenerationOutput, Origin
+
+_GREEN, _PLAIN = "\x1b[32m", "\x1b[39m"
+
+# A model may have been made to say things that a terminal would obey.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class AnswerPrinter:
+    """Writes answers as they come, and nothing but their text when the output is not a terminal.
+
+    On a terminal, what the draft proposed is green (unless NO_COLOR is set or the terminal knows no colours), and
+    control characters are shown as U+FFFD.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._file = console.file
+        self._is_terminal = console.is_terminal
+        self._has_colours = console.is_terminal and console.color_system is not None and not console.no_color
+        self._ends_line = True
+
+    def write(self, tokens: Iterable[EmittedToken]) -> None:
+        """Write the text of some tokens."""
+        for token in tokens:
+            if token.text:
+                self._file.write(self._shown(token))
+                self._ends_line = token.text.endswith("\n")
+        self._file.flush()
+
+    def end(self) -> None:
+        """End the last line, if it has begun."""
+        if not self._ends_line:
+            self._file.write("\n")
+        self._file.flush()
+        self._ends_line = True
+
+    def _shown(self, token: EmittedToken) -> str:
+        if not self._is_terminal:
+            return token.text
+        text = _CONTROLS.sub("\ufffd", token.text)
+        return f"{_GREEN}{text}{_PLAIN}" if self._has_colours and token.origin is Origin.ACCEPTED else text
+
+
+def summary(output: GenerationOutput) -> str:
+    """Return one line on an answer: how long, how fast, and what speculation did for it."""
+    rate = output.timing.tokens_per_s
+    speed = "" if rate is None else f", {rate:.1f} tokens/s"
+    size = f"{output.usage.completion_tokens} tokens{speed} after {output.timing.prefill_s:.2f} s of reading the prompt"
+    return f"{size} | {_speculation(output)}"
+
+
+def _speculation(output: GenerationOutput) -> str:
+    done = output.speculation.to_json()
+    if not done["active"]:
+        return f"speculation off: {done['reason']}"
+    if not done["num_drafts"]:
+        return f"speculation on: {done['drafter']} proposed nothing"
+    return (
+        f"speculation on: {done['drafter']}, {done['num_accepted_tokens']} of {done['num_draft_tokens']} draft tokens "
+        f"accepted ({done['acceptance_rate']:.0%}), {done['mean_acceptance_length']:.1f} tokens a round"
+    )

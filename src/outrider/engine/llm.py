@@ -1,0 +1,225 @@
+"""The front door: models by name, prompts as text or messages, answers whole or as they come."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TypeAlias, cast
+
+from outrider.drafters.base import Drafter
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
+from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
+from outrider.engine.rules import Rule
+from outrider.engine.scheduler import run
+from outrider.engine.sequence import Request
+from outrider.engine.sequence import Sequence as Answer
+from outrider.engine.step import Stepper
+from outrider.errors import ContextLengthError, UsageError
+from outrider.models.chat import encode_chat
+from outrider.models.chat_template import Message
+from outrider.sampling.params import SamplingParams
+
+# Text, or the messages of a chat: each a mapping with "role" and "content".
+Prompt: TypeAlias = str | Sequence[Message]
+
+MAX_SPECULATIVE_TOKENS = 64
+
+
+class LLM:
+    """A target model, with or without a draft, that answers prompts.
+
+    Used by one thread at a time; several streams may be open side by side.
+
+    Args:
+        target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
+        draft: The same, for a smaller model with the same vocabulary; or the name of a drafter that needs no model,
+            such as ``"ngram"``; or a drafter; or None.
+        num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
+            ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
+            model that is right four times in five gains little beyond that, since only one draft in four gets there.
+        rule: How drafts of sampled text are verified; see :mod:`outrider.engine.rules`.
+        threads: How many threads compute; by default one for each physical core.
+        ctx_size: The most tokens of prompt and answer together; by default what the target allows.
+        max_sequences: How many prompts of one call are answered side by side. More gives more tokens per second in
+            all, and each answer later.
+        resolver: From the name of a model to its place on disk; by default the user's cache, downloading if need be.
+        clock: Seconds from any fixed moment.
+        entropy: Seeds, below 2**64, for requests that have none.
+
+    Raises:
+        UsageError: An argument is out of range.
+        ModelFileError: A model is missing, damaged or not supported.
+        IncompatibleDraftError: The draft's vocabulary is not the target's.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
+        self,
+        target: ModelRef,
+        draft: DraftRef = None,
+        *,
+        num_speculative_tokens: int | None = None,
+        rule: Rule = "auto",
+        threads: int | None = None,
+        ctx_size: int | None = None,
+        max_sequences: int = 1,
+        resolver: Resolver = resolve_quietly,
+        clock: Callable[[], float] = time.perf_counter,
+        entropy: Callable[[], int] = lambda: secrets.randbits(64),
+    ) -> None:
+        limit = MAX_SPECULATIVE_TOKENS
+        _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
+        _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
+        started_at = clock()
+        model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
+        self._load_s = clock() - started_at
+        self._model = model
+        self._max_sequences = max_sequences
+        self._clock = clock
+        self._entropy = entropy
+        self._request_ids = count()
+        k = _default_length(drafter) if num_speculative_tokens is None else num_speculative_tokens
+        self._stepper = Stepper(
+            target=model.backend,
+            vocab_size=model.vocab_size,
+            eos_ids=model.tokenizer.eos_ids,
+            detokenizer=model.tokenizer,
+            drafter=drafter if k else None,
+            num_speculative_tokens=k,
+            rule=rule,
+        )
+        self._drafter_name = None if drafter is None else drafter.name
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        chat: bool = True,
+    ) -> list[GenerationOutput]:
+        """Answer one prompt or many.
+
+        Args:
+            prompts: Each text or messages.
+            params: For all prompts, or one for each; greedy by default.
+            chat: Put text into the model's chat template, if it has one, as a user's message. Messages always go
+                through it.
+
+        Returns:
+            One answer for each prompt, in order.
+
+        Raises:
+            UsageError: A prompt is empty, or there are not as many params as prompts.
+            ContextLengthError: A prompt leaves no room for an answer.
+            NumericalError: The model's logits are not numbers.
+        """
+        many = _as_list(prompts)
+        each = [params or SamplingParams()] * len(many) if isinstance(params, SamplingParams | None) else list(params)
+        if len(each) != len(many):
+            raise UsageError(f"there are {len(each)} params for {len(many)} prompts; give one for all, or one for each")
+        requests = [self._request(prompt, one, chat=chat) for prompt, one in zip(many, each, strict=True)]
+        answers = {}
+        for answer, _ in self._run(requests):
+            answers[answer.request.request_id] = answer
+        return [self._output(answers[request.request_id]) for request in requests]
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, chat: bool = True
+    ) -> Iterator[StreamChunk]:
+        """Answer one prompt as it is being generated: a chunk a round, the last one with the whole output.
+
+        Arguments and errors are those of :meth:`generate`; what can be wrong with the prompt is raised at once.
+        """
+        return self._stream(self._request(prompt, params or SamplingParams(), chat=chat))
+
+    def encode(self, prompt: Prompt, *, chat: bool = True) -> list[int]:
+        """Return the token ids of a prompt as :meth:`generate` feeds it.
+
+        Raises:
+            UsageError: The prompt is empty.
+            ContextLengthError: It leaves no room for an answer.
+        """
+        if not prompt:
+            raise UsageError("the prompt is empty; give at least one character")
+        model = self._model
+        if not isinstance(prompt, str):
+            token_ids = encode_chat(model.tokenizer, model.chat_template, prompt).token_ids
+        elif chat and model.chat_template is not None:
+            messages = [{"role": "user", "content": prompt}]
+            token_ids = encode_chat(model.tokenizer, model.chat_template, messages).token_ids
+        else:
+            token_ids = model.tokenizer.encode(prompt)
+        limit = model.backend.max_length
+        if len(token_ids) >= limit:
+            fix = f"or raise ctx_size, up to {model.context_length}" if limit < model.context_length else "or split it"
+            raise ContextLengthError(
+                f"the prompt has {len(token_ids)} tokens and the context holds {limit}, one of them for the answer; "
+                f"shorten the prompt {fix}"
+            )
+        return token_ids
+
+    def _request(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> Request:
+        seed = self._entropy() if params.seed is None else params.seed
+        return Request(next(self._request_ids), tuple(self.encode(prompt, chat=chat)), params, seed)
+
+    def _run(self, requests: Sequence[Request]) -> Iterator[tuple[Answer, tuple[EmittedToken, ...]]]:
+        return run(self._stepper, requests, max_sequences=self._max_sequences, clock=self._clock)
+
+    def _stream(self, request: Request) -> Iterator[StreamChunk]:
+        for answer, tokens in self._run([request]):
+            yield StreamChunk(tokens, None if answer.finish_reason is None else self._output(answer))
+
+    def _output(self, answer: Answer) -> GenerationOutput:
+        if answer.finish_reason is None or answer.first_token_at is None:
+            raise AssertionError("an answer is put out when it is finished")
+        token_ids = tuple(token.token_id for token in answer.emitted)
+        decode_s = answer.last_token_at - answer.first_token_at
+        return GenerationOutput(
+            text="".join(token.text for token in answer.emitted),
+            token_ids=token_ids,
+            finish_reason=answer.finish_reason,
+            usage=Usage(prompt_tokens=len(answer.request.prompt_ids), completion_tokens=len(token_ids)),
+            speculation=self._speculation(answer),
+            timing=Timing(
+                load_s=self._load_s,
+                prefill_s=answer.first_token_at - answer.started_at,
+                decode_s=decode_s,
+                tokens_per_s=(len(token_ids) - 1) / decode_s if decode_s > 0 else None,
+            ),
+        )
+
+    def _speculation(self, answer: Answer) -> Speculation:
+        k = self._stepper.num_speculative_tokens
+        if self._drafter_name is None:
+            return Speculation(active=False, reason="no draft was given")
+        if k == 0:
+            return Speculation(active=False, reason="num_speculative_tokens is 0", drafter=self._drafter_name)
+        return Speculation(
+            active=True,
+            reason=f"{self._drafter_name} proposes up to {k} tokens a round",
+            drafter=self._drafter_name,
+            method=answer.method,
+            counters=answer.counters,
+        )
+
+
+def _default_length(drafter: Drafter | None) -> int:
+    if drafter is None:
+        return 0
+    return 10 if isinstance(drafter, NgramDrafter) else 6
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """Return the prompts of a call; one alone is text or messages, and messages are mappings."""
+    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], Mapping)):
+        return [cast(Prompt, prompts)]
+    return list(cast(Sequence[Prompt], prompts))
+
+
+def _check(name: str, value: int | None, low: int, high: int | None, hint: str) -> None:
+    if value is None or (low <= value and (high is None or value <= high)):
+        return
+    limit = f"at least {low}" if high is None else f"from {low} to {high}"
+    raise UsageError(f"{name} is {value}; it must be {limit} ({hint})")

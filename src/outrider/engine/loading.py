@@ -1,0 +1,126 @@
+"""Models and drafters from what a user names them by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from outrider.backends.base import Backend
+from outrider.backends.native import NativeBackend
+from outrider.drafters.base import Drafter
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.registry import create_drafter, drafters
+from outrider.errors import UsageError
+from outrider.models.chat_template import ChatTemplate
+from outrider.models.download import cache_directory
+from outrider.models.files import ModelFiles
+from outrider.models.open import open_model
+from outrider.models.resolve import resolve
+from outrider.models.tokenizer import Tokenizer, require_same_vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model ready to run.
+
+    Attributes:
+        name: For people and for the result document.
+        tokenizer: Of the same vocabulary as the backend; either may have more padding at its end.
+        chat_template: None if the model has none.
+        context_length: The most tokens the model can be given, which may be more than the backend has room for.
+    """
+
+    name: str
+    backend: Backend
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    context_length: int
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids have both a token and a logit."""
+        return min(self.tokenizer.num_tokens, self.backend.vocab_size)
+
+
+ModelRef: TypeAlias = str | Path | Model
+DraftRef: TypeAlias = ModelRef | Drafter | None
+# From a reference to the place on disk, downloading what is not there.
+Resolver: TypeAlias = Callable[[str], Path]
+
+
+def resolve_quietly(reference: str) -> Path:
+    """Resolve a reference with the user's cache directory, and show no progress."""
+    return resolve(reference, cache_directory(os.environ))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A model whose weights have not been read."""
+
+    name: str
+    files: ModelFiles
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.files.tokenizer
+
+    @property
+    def context_length(self) -> int:
+        return self.files.config.context_length
+
+
+def load_pair(
+    target: ModelRef, draft: DraftRef, *, threads: int | None, ctx_size: int | None, resolver: Resolver
+) -> tuple[Model, Drafter | None]:
+    """Load a target and what drafts for it; that they fit is found out before the weights of either are read.
+
+    Raises:
+        UsageError: A reference or an argument that cannot be honoured.
+        ModelFileError: A model is missing, damaged or not supported.
+        IncompatibleDraftError: The draft's vocabulary is not the target's.
+    """
+    opened = _open(target, resolver)
+    opened_draft = _open_draft(draft, resolver)
+    if not isinstance(opened_draft, _Opened | Model):
+        return _load(opened, threads, ctx_size), opened_draft
+    require_same_vocabulary(opened.tokenizer, opened_draft.tokenizer)
+    model = _load(opened, threads, ctx_size)
+    draft_model = _load(opened_draft, threads, min(model.backend.max_length, opened_draft.context_length))
+    return model, DraftModelDrafter(
+        draft_model.backend,
+        vocab_size=model.vocab_size,
+        name=draft_model.name,
+        stop_ids=model.tokenizer.eos_ids,
+    )
+
+
+def _open(reference: ModelRef, resolver: Resolver) -> _Opened | Model:
+    if isinstance(reference, Model):
+        return reference
+    files = open_model(resolver(reference) if isinstance(reference, str) else reference)
+    return _Opened(str(reference).rsplit("/", 1)[-1].removesuffix(".gguf") or files.name, files)
+
+
+def _open_draft(reference: DraftRef, resolver: Resolver) -> _Opened | Model | Drafter | None:
+    if not isinstance(reference, str | Path | Model):
+        return reference
+    if isinstance(reference, str) and reference in drafters():
+        return create_drafter(reference)
+    try:
+        return _open(reference, resolver)
+    except UsageError as error:
+        raise UsageError(f"draft: {error}; drafters that need no model: {', '.join(drafters())}") from error
+
+
+def _load(model: _Opened | Model, threads: int | None, ctx_size: int | None) -> Model:
+    if isinstance(model, Model):
+        return model
+    limit = model.context_length
+    if ctx_size is not None and not 2 <= ctx_size <= limit:
+        raise UsageError(f"ctx_size is {ctx_size}; {model.name} takes from 2 to {limit} tokens")
+    files = model.files
+    backend = NativeBackend.load(files.config, files.tensors, max_length=ctx_size or limit, threads=threads)
+    return Model(model.name, backend, files.tokenizer, files.chat_template, limit)

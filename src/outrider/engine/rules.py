@@ -1,0 +1,76 @@
+"""Which verification rule applies to which draft. Every rule keeps the target's law; they differ in what else they do.
+
+* ``"token"`` weighs each draft token's probability under the draft against that under the target.
+* ``"block"`` weighs whole beginnings of the draft, and accepts more.
+* ``"coupled"`` draws draft and target with the same noise, and accepts a little less. The text is then a function of
+  the prompt, the seed and the target alone: it does not depend on the draft, nor on there being one.
+* ``"auto"``: ``"coupled"`` for a request with a seed, which wants its text reproducible, ``"block"`` for others.
+
+Greedy requests need none of them. A draft without probabilities was chosen, not drawn: under ``"token"`` and
+``"block"`` it is verified as point masses, which is what both come to.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from outrider.engine.outputs import Method
+from outrider.engine.sequence import Sequence
+from outrider.sampling import SamplingParams, greedy_token_ids, target_probs
+from outrider.types import Coins, Draft, Logits, VerificationResult
+from outrider.verification import (
+    Purpose,
+    RaceCoins,
+    verify_block,
+    verify_greedy,
+    verify_point_mass,
+    verify_token,
+)
+
+Rule = Literal["auto", "token", "block", "coupled"]
+
+_RULES = {
+    "token": verify_token,
+    "block": verify_block,
+    "point_mass": verify_point_mass,
+    "coupled": verify_point_mass,
+}
+
+
+def verify(sequence: Sequence, draft: Draft, logits: Logits, rule: Rule) -> VerificationResult:
+    """Verify one sequence's draft.
+
+    Args:
+        sequence: Its method is set, if there is anything to verify.
+        draft: What its drafter proposed.
+        logits: ``[len(draft) + 1, vocab_size]``, the target's at each draft position and after the last.
+        rule: What the user asked for.
+    """
+    method = _method(sequence.params, draft, rule)
+    if len(draft):
+        sequence.method = method
+    if method == "greedy":
+        return verify_greedy(draft, greedy_token_ids(logits).tolist())
+    return _RULES[method](draft, target_probs(logits, sequence.params), coins(sequence, Purpose.VERIFY, rule))
+
+
+def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> Coins:
+    """Return the random decisions of a sequence's next round."""
+    position = len(sequence.token_ids)
+    if _is_coupled(sequence.params, rule):
+        return RaceCoins(sequence.coins, position)
+    return sequence.coins.at(position, purpose)
+
+
+def _is_coupled(params: SamplingParams, rule: Rule) -> bool:
+    return rule == "coupled" or (rule == "auto" and params.seed is not None)
+
+
+def _method(params: SamplingParams, draft: Draft, rule: Rule) -> Method:
+    if params.is_greedy:
+        return "greedy"
+    if _is_coupled(params, rule):
+        return "coupled"
+    if draft.probs is None:
+        return "point_mass"
+    return "token" if rule == "token" else "block"
