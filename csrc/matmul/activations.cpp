@@ -73,8 +73,8 @@ void quantize_row_with(const KernelSet& kernels, const Activations& x, int64_t r
   const int64_t index = row - first;
   const RowBlock block = b.block(first, static_cast<int>(rows));
   QuantizedRow out;
-  out.codes = const_cast<int8_t*>(block.codes) + (kernels.interleaved ? 4 * index : index * b.stride);
-  out.quad_step = kernels.interleaved ? 4 * rows : 4;
+  out.codes = const_cast<int8_t*>(block.codes) + (kernels.interleaved ? 16 * index : index * b.stride);
+  out.code_step = kernels.interleaved ? 16 * rows : 16;
   out.scales = const_cast<float*>(block.scales) + index;
   out.scaled_sums = const_cast<float*>(block.scaled_sums) + index;
   out.neg_sums = const_cast<int32_t*>(block.neg_sums) + index;

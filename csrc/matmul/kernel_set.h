@@ -12,10 +12,10 @@ template <class V>
 constexpr KernelSet make_kernel_set() {
   return {V::kMaxRows,
           true,
-          {panel<V, WeightType::kF32>, panel<V, WeightType::kF16>, panel<V, WeightType::kBF16>,
-           panel<V, WeightType::kQ4_0>, panel<V, WeightType::kQ4_1>, panel<V, WeightType::kQ5_0>,
-           panel<V, WeightType::kQ5_1>, panel<V, WeightType::kQ8_0>, panel<V, WeightType::kQ4_K>,
-           panel<V, WeightType::kQ5_K>, panel<V, WeightType::kQ6_K>},
+          {panels<V, WeightType::kF32>, panels<V, WeightType::kF16>, panels<V, WeightType::kBF16>,
+           panels<V, WeightType::kQ4_0>, panels<V, WeightType::kQ4_1>, panels<V, WeightType::kQ5_0>,
+           panels<V, WeightType::kQ5_1>, panels<V, WeightType::kQ8_0>, panels<V, WeightType::kQ4_K>,
+           panels<V, WeightType::kQ5_K>, panels<V, WeightType::kQ6_K>},
           quantize_row};
 }
 

@@ -19,35 +19,29 @@ struct RowBlock {
   int rows;
   const float* floats;  // [rows, stride]
   int64_t stride;
-  const int8_t* codes;            // KernelSet::interleaved ? [stride / 4][rows][4] : [rows][stride]
+  const int8_t* codes;            // KernelSet::interleaved ? [stride / 16][rows][16] : [rows][stride]
   const float* scales;            // [stride / 32][rows]
   const float* scaled_sums;       // [stride / 32][rows], scale * sum of the group's codes
   const int32_t* neg_sums;        // [stride / 32][rows], minus the sum of the group's codes
   const int32_t* neg_half_sums;   // [stride / 32][2][rows], the same for its halves
 };
 
-// Fetch ahead of the panel being read, whole groups, `distance` bytes away: every `period`-th group, at `phase` first.
-struct Prefetch {
-  int64_t distance;
-  int period;
-  int phase;
-};
-
+// A run of neighbouring panels.
 struct PanelCall {
   const uint8_t* weights;
+  int64_t panel_bytes;
   int64_t num_in;
   float* y;  // [rows, y_stride], of which `columns` are written
   int64_t y_stride;
-  int columns;
-  Prefetch prefetch;
+  int64_t columns;
 };
 
 using PanelKernel = void (*)(const PanelCall&, const RowBlock&);
 
 // Where one row's quantised form goes: element i of an array lies at i times the array's step.
 struct QuantizedRow {
-  int8_t* codes;  // quad i at i * quad_step
-  int64_t quad_step;
+  int8_t* codes;  // half group i, 16 codes, at i * code_step
+  int64_t code_step;
   float* scales;
   float* scaled_sums;
   int32_t* neg_sums;
@@ -58,7 +52,7 @@ struct QuantizedRow {
 struct KernelSet {
   int rows_per_block;
   bool interleaved;
-  PanelKernel panel[kNumTypes];
+  PanelKernel panels[kNumTypes];
   // n: a multiple of 32.
   void (*quantize_row)(const float* x, int64_t n, const QuantizedRow& out);
 };

@@ -9,6 +9,10 @@
 namespace outrider {
 namespace {
 
+// Panels that all blocks of rows go over before the next ones: few enough to stay in the second cache, enough to make the
+// rows' own traffic small.
+constexpr int64_t kRunBytes = 256 << 10;
+
 int64_t num_panels(const PackedMatrix& w) { return (w.num_out + kColumns - 1) / kColumns; }
 int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_bytes(w.num_in); }
 
@@ -16,20 +20,16 @@ int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_byt
 void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activations& x, int64_t first, int64_t last) {
   const PackedMatrix& w = *job.weights;
   const int64_t bytes = panel_bytes(w);
-  const PanelKernel kernel = kernels.panel[w.format];
-  const int64_t num_blocks = (x.num_rows() + kernels.rows_per_block - 1) / kernels.rows_per_block;
-  for (int64_t panel = first; panel < last; ++panel) {
-    PanelCall call;
-    call.weights = w.data.as<uint8_t>() + panel * bytes;
-    call.num_in = w.num_in;
-    call.y_stride = job.y_stride;
-    call.columns = static_cast<int>(std::min<int64_t>(kColumns, w.num_out - panel * kColumns));
-    for (int64_t b = 0; b < num_blocks; ++b) {
-      const int64_t row = b * kernels.rows_per_block;
+  const bool one_block = x.num_rows() <= kernels.rows_per_block;
+  const int64_t run = one_block ? last - first : std::max<int64_t>(kRunBytes / bytes, 1);
+  for (int64_t panel = first; panel < last; panel += run) {
+    const int64_t column = panel * kColumns;
+    const int64_t end = std::min({(panel + run) * kColumns, last * kColumns, w.num_out});
+    for (int64_t row = 0; row < x.num_rows(); row += kernels.rows_per_block) {
       const auto rows = static_cast<int>(std::min<int64_t>(kernels.rows_per_block, x.num_rows() - row));
-      call.y = job.y + row * job.y_stride + panel * kColumns;
-      call.prefetch = {num_blocks == 1 ? 4096 : bytes, static_cast<int>(num_blocks), static_cast<int>(b)};
-      kernel(call, x.buffers().block(row, rows));
+      const PanelCall call{w.data.as<uint8_t>() + panel * bytes, bytes, w.num_in, job.y + row * job.y_stride + column,
+                           job.y_stride, end - column};
+      kernels.panels[w.format](call, x.buffers().block(row, rows));
     }
   }
 }

@@ -45,8 +45,8 @@ void store_group(const int32_t* codes, float scale, int64_t group, const Quantiz
     sums[0] += codes[i];
     sums[1] += codes[i + kGroup / 2];
   }
-  int8_t* const quads = out.codes + group * kQuads * out.quad_step;
-  for (int q = 0; q < kQuads; ++q) std::memcpy(quads + q * out.quad_step, bytes + 4 * q, 4);
+  std::memcpy(out.codes + 2 * group * out.code_step, bytes, kGroup / 2);
+  std::memcpy(out.codes + (2 * group + 1) * out.code_step, bytes + kGroup / 2, kGroup / 2);
   out.scales[group * out.step] = scale;
   out.scaled_sums[group * out.step] = scale * static_cast<float>(sums[0] + sums[1]);
   out.neg_sums[group * out.step] = -(sums[0] + sums[1]);

@@ -9,7 +9,7 @@ namespace outrider {
 namespace {
 
 struct Avx512 {
-  static constexpr int kMaxRows = 8;
+  static constexpr int kMaxRows = 16;
   template <int kBits> static constexpr bool kSigned = false;
 
   using F32 = __m512;
