@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
 from outrider.errors import ModelFileError
 
 _MISSING: Any = object()
+_SHORT = Repr()
+_SHORT.maxstring = 80
 
 
 def shown(value: object) -> str:
     """Return untrusted data as one short printable line."""
-    text = repr(value)
+    text = " ".join(_SHORT.repr(value).split())
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -72,7 +72,7 @@ def _checked(name: str, entry: Any, size: int, path: Path) -> tuple[str, tuple[i
     if not isinstance(entry, dict):
         raise error(f"is described by {shown(entry)}, not by an object; {_DAMAGED}")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if dtype not in _ELEMENT_BYTES:
+    if not isinstance(dtype, str) or dtype not in _ELEMENT_BYTES:
         raise error(f"has type {shown(dtype)}; {', '.join(_ELEMENT_BYTES)} are supported: use a model in one of them")
     if not _are_counts(shape) or len(shape) > _MAX_DIMENSIONS or 0 in shape:
         raise error(f"has shape {shown(shape)}; up to {_MAX_DIMENSIONS} sizes above 0 are expected: {_DAMAGED}")
