@@ -272,17 +272,18 @@ def test_random_damage_to_a_real_file_never_does_more_than_raise(llama, tmp_path
     header_bytes = gguf.GGUFReader(llama).data_offset
     rng = np.random.default_rng(2)
     path = tmp_path / "damaged.gguf"
+    messages: list[str] = []
     for _ in range(300):
         damaged = whole.copy()
         at = rng.integers(0, header_bytes, rng.integers(1, 6))
         damaged[at] = rng.integers(0, 256, at.size)
         damaged.tofile(path)
         try:
-            model = open_model(path)
+            assert len(open_model(path).tensors) == 21
         except ModelFileError as error:
-            assert "\n" not in str(error)
-        else:
-            assert len(model.tensors) >= 20
+            messages.append(str(error))
+    assert len(messages) > 50
+    assert not any("\n" in message for message in messages)
 
 
 def test_the_fingerprint_sees_one_changed_weight_and_length(llama, tmp_path):

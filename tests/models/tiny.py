@@ -108,16 +108,24 @@ def write_directory(
 
 
 def write_gguf(
-    model: PreTrainedModel, path: Path, weight_type: str = "F32", *, tokenizer: Tokenizer | None = None, seed: int = 0
+    model: PreTrainedModel,
+    path: Path,
+    weight_type: str = "F32",
+    *,
+    metadata: dict[str, object] | None = None,
+    seed: int = 0,
 ) -> dict[str, NDArray[np.uint8]]:
     """Write a GGUF file; return the bytes of every tensor by its GGUF name.
 
+    The tokenizer is that of ``metadata``, by default :func:`tokenizer_metadata` of :func:`build_tokenizer`.
     Matrices are of the given type, vectors F32 as in every GGUF. The codes of Q4_K, Q5_K and Q6_K are random (the gguf
     package cannot make them): such a file holds another model than the one given.
     """
     writer = gguf.GGUFWriter(path, model.config.model_type)
     _add_sizes(writer, model)
-    _add_tokenizer(writer, tokenizer or build_tokenizer(model.config.vocab_size))
+    for key, value in (metadata or tokenizer_metadata(build_tokenizer(model.config.vocab_size))).items():
+        is_id = key.endswith("_id")  # llama.cpp insists on the type
+        writer.add_key_value(key, value, gguf.GGUFValueType.UINT32 if is_id else gguf.GGUFValueType.get_type(value))
     rng = np.random.default_rng(seed)
     written: dict[str, NDArray[np.uint8]] = {}
     for name, values in gguf_weights(model).items():
@@ -184,14 +192,16 @@ def _add_sizes(writer: gguf.GGUFWriter, model: PreTrainedModel) -> None:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
-    data = json.loads(tokenizer.to_str())
+def tokenizer_metadata(tokenizer: Tokenizer, pre: str = "qwen2") -> dict[str, object]:
+    """Return a byte-level tokenizer as the metadata of a GGUF file."""
     pieces = [piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(pieces)
-    writer.add_token_types([3 if piece in SPECIALS else 1 for piece in pieces])
-    writer.add_token_merges([" ".join(merge) for merge in data["model"]["merges"]])
-    writer.add_eos_token_id(pieces.index("<|im_end|>"))
-    writer.add_add_bos_token(value=False)
-    writer.add_chat_template(CHAT_TEMPLATE)
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.token_type": [3 if piece in SPECIALS else 1 for piece in pieces],
+        "tokenizer.ggml.merges": [" ".join(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]],
+        "tokenizer.ggml.eos_token_id": pieces.index("<|im_end|>"),
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+    }
