@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import typer
 
@@ -30,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done. 1: the answer is no. 2: bad usage or input, said in one line on stderr. 130: interrupted. 141: whoever
     read our output has gone.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for terminals that cannot show what a model says
     command = typer.main.get_command(app)
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:

@@ -27,22 +27,22 @@ def resolve_with_progress(reference: str, console: Console) -> Path:
     try:
         return resolve(reference, cache_directory(os.environ), progress=show)
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping a bar that never moved would print an empty line
+            bar.stop()
 
 
 @contextmanager
 def loading(console: Console) -> Iterator[Callable[[str], Path]]:
     """Show that models are being loaded, on a terminal; yield what finds the models by name meanwhile."""
-    status = console.status("loading ...")
+    if not console.is_terminal:
+        yield lambda reference: resolve_with_progress(reference, console)
+        return
+    with console.status("loading ...") as status:
 
-    def resolver(reference: str) -> Path:
-        status.stop()  # a terminal has room for one moving thing
-        path = resolve_with_progress(reference, console)
-        if console.is_terminal:
+        def resolver(reference: str) -> Path:
+            status.stop()  # a terminal has room for one moving thing
+            path = resolve_with_progress(reference, console)
             status.start()
-        return path
+            return path
 
-    try:
         yield resolver
-    finally:
-        status.stop()

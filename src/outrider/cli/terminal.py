@@ -54,8 +54,9 @@ def summary(output: GenerationOutput) -> str:
     """Return one line on an answer: how long, how fast, and what speculation did for it."""
     rate = output.timing.tokens_per_s
     speed = "" if rate is None else f", {rate:.1f} tokens/s"
-    size = f"{output.usage.completion_tokens} tokens{speed} after {output.timing.prefill_s:.2f} s of reading the prompt"
-    return f"{size} | {_speculation(output)}"
+    count = output.usage.completion_tokens
+    size = f"{count} token{'s' if count > 1 else ''}{speed}"
+    return f"{size} after {output.timing.prefill_s:.2f} s of reading the prompt | {_speculation(output)}"
 
 
 def _speculation(output: GenerationOutput) -> str:

@@ -1,0 +1,28 @@
+"""Tiny models on disk for the command line's tests."""
+
+import pytest
+import tiny
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """Return paths by name: a target, a draft for it, and a model with another vocabulary."""
+    directory = tmp_path_factory.mktemp("models")
+    vocabulary = tiny.tokenizer_metadata(tiny.build_tokenizer())
+    paths = {name: directory / f"{name}.gguf" for name in ("target", "draft", "other")}
+    tiny.write_gguf(tiny.build_model("qwen2", seed=1), paths["target"], metadata=vocabulary)
+    tiny.write_gguf(tiny.build_model("llama", seed=2), paths["draft"], metadata=vocabulary)
+    tiny.write_gguf(tiny.build_model("llama", seed=3, vocab_size=360), paths["other"])
+    return {name: str(path) for name, path in paths.items()}
+
+
+@pytest.fixture
+def outrider(capfd):
+    """Run a command in this process; return its status, stdout and stderr."""
+    from outrider.cli import main
+
+    def run(*args):
+        status = main([str(arg) for arg in args])
+        return status, *capfd.readouterr()
+
+    return run

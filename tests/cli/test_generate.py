@@ -1,0 +1,177 @@
+"""outrider generate: text, documents, many prompts, and refusals that say what to do."""
+
+import io
+import json
+import sys
+
+import pytest
+
+PROMPT = "def add(left, right):"
+FIELDS = ["text", "token_ids", "finish_reason", "usage", "speculation", "timing"]
+
+
+def document(outcome):
+    status, out, err = outcome
+    assert status == 0, err
+    assert out.endswith("}\n")
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_text_goes_to_stdout_and_the_account_to_stderr(outrider, models):
+    status, out, err = outrider("generate", PROMPT, "--target", models["target"], "--max-tokens", 12)
+    answer = document(outrider("generate", PROMPT, "--target", models["target"], "--max-tokens", 12, "--json"))
+    assert status == 0
+    assert out in (answer["text"], answer["text"] + "\n")
+    assert "\x1b" not in out
+    assert err.startswith("12 tokens, ")
+    assert err.endswith("speculation off: no draft was given\n")
+    assert err.count("\n") == 1
+
+
+def test_the_document_has_the_promised_fields_in_order(outrider, models):
+    answer = document(outrider("generate", PROMPT, "--target", models["target"], "--max-tokens", 9, "--json"))
+    assert list(answer) == FIELDS
+    assert answer["usage"]["completion_tokens"] == len(answer["token_ids"]) == 9
+    assert set(answer["timing"]) == {"load_s", "prefill_s", "decode_s", "tokens_per_s"}
+
+
+@pytest.mark.parametrize("draft", [("draft", 1), ("draft", 4), ("draft", 8), ("target", 5), ("ngram", 10), ("auto", 3)])
+def test_no_draft_changes_a_token(outrider, models, draft):
+    name, k = draft
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 60, "--json")
+    plain = document(outrider(*args))
+    answer = document(outrider(*args, "--draft", models.get(name, name), "--num-speculative-tokens", k))
+    assert answer["token_ids"] == plain["token_ids"]
+    assert answer["text"] == plain["text"]
+    assert answer["speculation"]["active"]
+    assert answer["speculation"]["drafter"] == ("ngram" if name == "auto" else name)
+
+
+def test_a_seed_makes_sampled_text_reproducible_with_any_draft(outrider, models):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 30, "--json", "--temperature", 0.9)
+    texts = {
+        document(outrider(*args, "--seed", 5, "--draft", draft))["text"] for draft in ("none", "ngram", models["draft"])
+    }
+    assert len(texts) == 1
+    assert document(outrider(*args, "--seed", 6))["text"] not in texts
+
+
+def test_sampling_flags_reach_the_sampler(outrider, models):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 20, "--json")
+    greedy = document(outrider(*args))["token_ids"]
+    for flags in (("--top-k", 1), ("--top-p", 1e-9), ("--min-p", 1.0)):
+        assert document(outrider(*args, "--temperature", 2.0, *flags))["token_ids"] == greedy
+
+
+def test_a_stop_string_ends_the_text(outrider, models):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 40, "--json")
+    text = document(outrider(*args))["text"]
+    stop = text[5:7]
+    answer = document(outrider(*args, "--stop", "never in the text", "--stop", stop))
+    assert answer["text"] == text[: text.index(stop)]
+    assert answer["finish_reason"] == "stop"
+
+
+def test_the_chat_template_is_on_unless_told_otherwise(outrider, models):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 1, "--json")
+    with_template = document(outrider(*args))["usage"]["prompt_tokens"]
+    assert document(outrider(*args, "--no-chat"))["usage"]["prompt_tokens"] < with_template
+
+
+def test_a_prompt_may_come_from_stdin(outrider, models, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+    args = ("--target", models["target"], "--max-tokens", 5, "--json")
+    assert document(outrider("generate", "-", *args)) | {"timing": 0} == document(
+        outrider("generate", PROMPT, *args)
+    ) | {"timing": 0}
+
+
+def test_many_prompts_give_one_document(outrider, models, tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"id": "a", "family": "code", "prompt": "one"}\n\n{"prompt": "zwei é", "more": 1}\n{"id": 7, "prompt": "x"}')
+    args = ("generate", "--prompts", file, "--target", models["target"], "--draft", "ngram", "--max-tokens", 8)
+    status, out, err = outrider(*args, "--json")
+    results = document((status, out, err))["results"]
+    assert [(one["id"], one["family"]) for one in results] == [("a", "code"), ("3", None), ("7", None)]
+    assert list(results[0]) == ["id", "family", *FIELDS]
+    assert [line.split(":")[0] for line in err.splitlines()] == ["1/3 a", "2/3 3", "3/3 7"]
+    alone = document(outrider("generate", "one", *args[3:], "--json"))
+    assert results[0]["token_ids"] == alone["token_ids"]
+
+
+def refusal(outcome):
+    status, out, err = outcome
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("outrider: ")
+    return err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("hi", "--temperature", "-1"), "temperature is -1.0; it must be"),
+        (("hi", "--temperature", "nan"), "temperature is nan"),
+        (("hi", "--temperature", "warm"), "--temperature"),
+        (("hi", "--max-tokens", "0"), "max_tokens is 0; it must be"),
+        (("hi", "--max-tokens", "-5"), "max_tokens is -5; it must be"),
+        (("hi", "--top-p", "0"), "top_p is 0.0; it must be"),
+        (("hi", "--top-k", "0"), "top_k is 0; it must be"),
+        (("hi", "--min-p", "2"), "min_p is 2.0; it must be"),
+        (("hi", "--seed", "-1"), "seed is -1; it must be"),
+        (("hi", "--stop", ""), "stop is ('',)"),
+        (("hi", "--num-speculative-tokens", "-1"), "num_speculative_tokens is -1; it must be from 0 to 64"),
+        (("hi", "--num-speculative-tokens", "1000"), "num_speculative_tokens is 1000; it must be from 0 to 64"),
+        (("hi", "--threads", "0"), "threads"),
+        (("hi", "--threads", "100000"), "threads"),
+        (("hi", "--ctx-size", "0"), "ctx_size is 0; target takes from 2 to 256 tokens"),
+        (("hi", "--ctx-size", "257"), "ctx_size is 257; target takes from 2 to 256 tokens"),
+        (("hi", "--rule", "lossy"), "--rule"),
+        (("hi", "--draft", "ngarm"), "drafters that need no model: ngram"),
+        (("hi", "--temprature", "1"), "--temprature"),
+        (("", ), "the prompt is empty"),
+        ((), "give either a PROMPT or --prompts FILE"),
+        (("hi", "--prompts", "x.jsonl"), "give either a PROMPT or --prompts FILE"),
+        (("--prompts", "no_such_file.jsonl"), "no_such_file.jsonl cannot be read"),
+        (("x " * 300,), "and the context holds 256"),
+        (("\udcff",), "surrogate"),
+    ],
+)  # fmt: skip
+def test_bad_usage_is_refused_in_one_line(outrider, models, args, message):
+    assert message in refusal(outrider("generate", *args, "--target", models["target"]))
+
+
+def test_a_target_is_needed_and_must_exist(outrider, models, tmp_path):
+    assert "no --target given" in refusal(outrider("generate", "hi"))
+    assert "there is no file" in refusal(outrider("generate", "hi", "--target", "no/such.gguf"))
+    assert "unknown model 'smollm2-135'; did you mean" in refusal(outrider("generate", "hi", "--target", "smollm2-135"))
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(60))
+    assert "broken.gguf" in refusal(outrider("generate", "hi", "--target", broken))
+
+
+def test_a_draft_with_another_vocabulary_is_refused(outrider, models):
+    args = ("generate", "hi", "--target", models["target"], "--draft", models["other"])
+    assert "the draft's vocabulary is another" in refusal(outrider(*args))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no prompts"),
+        (b'{"prompt": "fine"}\n{"prompt": ', "line 2 is not JSON"),
+        (b'{"text": "hi"}', 'line 1 has no text in the field "prompt"'),
+        (b'["hi"]', 'line 1 has no text in the field "prompt"'),
+        (b'{"prompt": 5}', 'line 1 has no text in the field "prompt"'),
+        (b'{"prompt": "hi", "id": [1]}', 'has [1] for "id"'),
+        (b'{"prompt": "\xff"}', "is not UTF-8"),
+        pytest.param(b"[" * 100_000, "line 1 is not JSON", id="deeply nested"),
+        (b'{"id": "a", "prompt": "fine"}\n{"id": "b", "prompt": ""}', "prompt b: the prompt is empty"),
+    ],
+)
+def test_a_bad_file_of_prompts_is_refused_before_anything_is_generated(outrider, models, tmp_path, content, message):
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(content)
+    assert message in refusal(outrider("generate", "--prompts", file, "--target", models["target"]))

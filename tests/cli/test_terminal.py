@@ -1,0 +1,73 @@
+"""How answers look: the draft's tokens in colour on a terminal, nothing but text elsewhere, no obedience to the model."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from outrider.cli.terminal import AnswerPrinter, summary
+from outrider.engine.outputs import EmittedToken, GenerationOutput, Origin, Speculation, Timing, Usage
+from outrider.metrics import SpeculationCounters
+
+TOKENS = [
+    EmittedToken(1, Origin.PLAIN, "one "),
+    EmittedToken(2, Origin.ACCEPTED, "two\t"),
+    EmittedToken(3, Origin.RECOVERED, ""),
+    EmittedToken(4, Origin.BONUS, "three"),
+]
+
+
+def shown(tokens, **options):
+    file = io.StringIO()
+    printer = AnswerPrinter(Console(file=file, **options))
+    printer.write(tokens)
+    printer.end()
+    return file.getvalue()
+
+
+def test_on_a_terminal_accepted_tokens_are_green_and_the_line_ends():
+    text = shown(TOKENS, force_terminal=True, color_system="standard")
+    assert text == "one \x1b[32mtwo\t\x1b[39mthree\n"
+
+
+def test_elsewhere_there_is_only_the_text():
+    assert shown(TOKENS) == "one two\tthree\n"
+
+
+@pytest.mark.parametrize("options", [{"no_color": True}, {"color_system": None}])
+def test_a_terminal_without_colours_gets_none(options):
+    assert shown(TOKENS, force_terminal=True, **options) == "one two\tthree\n"
+
+
+def test_the_line_is_not_ended_twice():
+    assert shown([EmittedToken(1, Origin.PLAIN, "one\n")]) == "one\n"
+    assert shown([]) == ""
+
+
+def test_a_terminal_is_not_made_to_obey_the_model():
+    hostile = [EmittedToken(1, Origin.PLAIN, "a\x1b[2J\x1b]0;title\x07\x9b31m\rb\x00")]
+    text = shown(hostile, force_terminal=True, color_system="standard")
+    assert text == "a\ufffd[2J\ufffd]0;title\ufffd\ufffd31m\ufffdb\ufffd\n"
+    assert shown(hostile) == "a\x1b[2J\x1b]0;title\x07\x9b31m\rb\x00\n"
+
+
+def output(speculation, num_tokens=5, tokens_per_s=20.04):
+    return GenerationOutput("", (0,) * num_tokens, "stop", Usage(3, num_tokens), speculation, Timing(1, 0.5, 0.2, tokens_per_s))
+
+
+def test_the_account_says_what_speculation_did():
+    counters = SpeculationCounters()
+    counters.observe(4, 3)
+    counters.observe(4, 1)
+    speculation = Speculation(active=True, reason="", drafter="small", method="greedy", counters=counters)
+    assert summary(output(speculation)) == (
+        "5 tokens, 20.0 tokens/s after 0.50 s of reading the prompt | "
+        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a round"
+    )
+
+
+def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed():
+    off = summary(output(Speculation(active=False, reason="no draft was given"), 1, None))
+    assert off == "1 token after 0.50 s of reading the prompt | speculation off: no draft was given"
+    idle = summary(output(Speculation(active=True, reason="", drafter="ngram")))
+    assert idle.endswith("| speculation on: ngram proposed nothing")

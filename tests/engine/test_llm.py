@@ -1,0 +1,246 @@
+"""The front door: prompts in, answers with an account of themselves out."""
+
+import json
+from itertools import count
+
+import pytest
+from engine_fakes import PlannedDrafter
+from toy_llm import EOS_ID, toy_model
+
+from outrider import LLM, SamplingParams
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.outputs import Origin
+from outrider.errors import ContextLengthError, IncompatibleDraftError, UsageError
+
+GREEDY = SamplingParams(max_tokens=20)
+SAMPLED = SamplingParams(max_tokens=20, temperature=1.0)
+
+
+def make(draft=None, **options):
+    ticks = count()
+    return LLM(toy_model(), draft, **{"clock": lambda: float(next(ticks)), **options})
+
+
+DRAFTS = {
+    "none": lambda: None,
+    "draft model": lambda: toy_model(seed=1, name="small"),
+    "draft model with other padding": lambda: toy_model(seed=1, num_unused=9),
+    "draft model with wider logits": lambda: toy_model(seed=1, width=300),
+    "draft model with a short context": lambda: toy_model(seed=1, max_length=40),
+    "the target": lambda: toy_model(),
+    "ngram": lambda: "ngram",
+    "drafter": lambda: PlannedDrafter(lambda context: (65, 66)),
+}
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("prompt", ["Hello", "Grüße \U0001f642", "x" * 90])
+def test_the_draft_does_not_change_the_answer(draft, prompt):
+    for params in (GREEDY, SamplingParams(max_tokens=20, temperature=1.0, seed=3)):
+        (plain,) = make().generate(prompt, params)
+        (answer,) = make(DRAFTS[draft]()).generate(prompt, params)
+        assert (answer.text, answer.token_ids, answer.finish_reason) == (
+            plain.text,
+            plain.token_ids,
+            plain.finish_reason,
+        )
+
+
+def test_many_prompts_come_back_in_order_each_with_its_own_params():
+    prompts = ["one", "two", [{"role": "user", "content": "three"}], "four"]
+    params = [SamplingParams(max_tokens=n) for n in (9, 3, 30, 1)]
+    together = make("ngram", max_sequences=3).generate(prompts, params)
+    for prompt, one, answer in zip(prompts, params, together, strict=True):
+        assert make().generate(prompt, one)[0].token_ids == answer.token_ids
+        assert answer.usage.completion_tokens == len(answer.token_ids) == one.max_tokens
+
+
+def test_messages_and_text_mean_the_same_and_raw_text_does_not():
+    llm = make()
+    chat = llm.encode("hi")
+    assert chat == llm.encode([{"role": "user", "content": "hi"}])
+    assert len(llm.encode("hi", chat=False)) == 2
+    assert len(chat) > 2
+    (answer,) = llm.generate([{"role": "user", "content": "hi"}], GREEDY)
+    assert answer.token_ids == llm.generate("hi", GREEDY)[0].token_ids
+    assert answer.token_ids != llm.generate("hi", GREEDY, chat=False)[0].token_ids
+
+
+def test_a_model_without_a_template_takes_raw_text():
+    llm = LLM(toy_model(has_template=False))
+    assert llm.encode("hi") == llm.encode("hi", chat=False)
+
+
+def test_what_spells_a_control_token_in_a_prompt_is_text():
+    assert EOS_ID not in make().encode("<|end|>", chat=False)
+    assert make().encode("a<|end|>b").count(EOS_ID) == make().encode("ab").count(EOS_ID)
+
+
+def test_a_stream_is_the_answer_piece_by_piece():
+    llm = make(toy_model(), num_speculative_tokens=3)
+    chunks = list(llm.stream("Hello \U0001f642", GREEDY))
+    (whole,) = llm.generate("Hello \U0001f642", GREEDY)
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+    assert tuple(token.token_id for chunk in chunks for token in chunk.tokens) == whole.token_ids
+    assert [chunk.output for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    last = chunks[-1].output
+    assert (last.text, last.token_ids, last.usage, last.speculation) == (
+        whole.text,
+        whole.token_ids,
+        whole.usage,
+        whole.speculation,
+    )
+    assert [token.origin for token in chunks[0].tokens] == [Origin.PLAIN]
+    assert [token.origin for token in chunks[1].tokens] == [Origin.ACCEPTED] * 3 + [Origin.BONUS]
+
+
+def test_two_streams_side_by_side_do_not_disturb_each_other():
+    llm = make("ngram")
+    one, other = llm.stream("one", GREEDY), llm.stream("other", GREEDY)
+    texts = ["", ""]
+    for chunk, another in zip(one, other, strict=False):
+        texts[0] += chunk.text
+        texts[1] += another.text
+    texts[0] += "".join(chunk.text for chunk in one)
+    texts[1] += "".join(chunk.text for chunk in other)
+    assert texts == [llm.generate(prompt, GREEDY)[0].text for prompt in ("one", "other")]
+
+
+def test_a_stream_that_is_dropped_frees_its_caches():
+    target, draft = toy_model(), toy_model(seed=1)
+    llm = LLM(target, draft)
+    stream = llm.stream("Hello", GREEDY)
+    next(stream)
+    next(stream)
+    assert target.backend._caches
+    assert draft.backend._caches
+    stream.close()
+    assert not target.backend._caches
+    assert not draft.backend._caches
+
+
+def test_the_document_has_the_promised_fields():
+    llm = make(toy_model(name="small"), num_speculative_tokens=3)
+    (answer,) = llm.generate("Hello", SamplingParams(max_tokens=9))
+    document = json.loads(json.dumps(answer.to_json()))
+    timing = document.pop("timing")
+    assert document == {
+        "text": answer.text,
+        "token_ids": list(answer.token_ids),
+        "finish_reason": "length",
+        "usage": {"prompt_tokens": len(llm.encode("Hello")), "completion_tokens": 9},
+        "speculation": {
+            "active": True,
+            "reason": "small proposes up to 3 tokens a round",
+            "drafter": "small",
+            "method": "greedy",
+            "num_drafts": 2,
+            "num_draft_tokens": 6,
+            "num_accepted_tokens": 6,
+            "num_accepted_tokens_per_pos": [2, 2, 2],
+            "acceptance_rate": 1.0,
+            "mean_acceptance_length": 4.0,
+        },
+    }
+    # The clock ticks once a reading: load, start, one round of one token, two rounds of four.
+    assert timing == {"load_s": 1.0, "prefill_s": 1.0, "decode_s": 2.0, "tokens_per_s": 4.0}
+
+
+def test_speculation_that_is_off_says_why():
+    (plain,) = make().generate("Hello", GREEDY)
+    assert plain.speculation.to_json() == {
+        "active": False,
+        "reason": "no draft was given",
+        "drafter": None,
+        "method": None,
+        "num_drafts": 0,
+        "num_draft_tokens": 0,
+        "num_accepted_tokens": 0,
+        "num_accepted_tokens_per_pos": [],
+        "acceptance_rate": None,
+        "mean_acceptance_length": None,
+    }
+    (zero,) = make("ngram", num_speculative_tokens=0).generate("Hello", GREEDY)
+    assert (zero.speculation.active, zero.speculation.reason) == (False, "num_speculative_tokens is 0")
+
+
+def test_speculation_that_found_nothing_to_propose_is_on_with_zero_counts():
+    llm = make(NgramDrafter(min_n=5))
+    (answer,) = llm.generate("Hello", GREEDY)
+    done = answer.speculation.to_json()
+    assert (done["active"], done["num_drafts"], done["method"], done["acceptance_rate"]) == (True, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("draft", "params", "rule", "method"),
+    [
+        ("draft model", GREEDY, "auto", "greedy"),
+        ("draft model", SAMPLED, "auto", "block"),
+        ("draft model", SAMPLED, "token", "token"),
+        ("drafter", SAMPLED, "auto", "point_mass"),
+        ("drafter", SAMPLED, "token", "point_mass"),
+        ("drafter", SAMPLED, "coupled", "coupled"),
+        ("draft model", SamplingParams(max_tokens=20, temperature=1.0, seed=0), "auto", "coupled"),
+    ],
+)
+def test_the_method_is_the_one_that_ran(draft, params, rule, method):
+    (answer,) = make(DRAFTS[draft](), rule=rule).generate("Hello", params)
+    assert answer.speculation.method == method
+
+
+def test_the_default_length_depends_on_the_drafter():
+    asked = PlannedDrafter(lambda context: ())
+    make(asked).generate("Hello", SamplingParams(max_tokens=100))
+    assert max(asked.asked) == 6
+
+
+def test_requests_without_a_seed_draw_from_the_given_entropy():
+    texts = [make(entropy=lambda: seed).generate("Hello", SAMPLED)[0].text for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    same_llm = LLM(toy_model())
+    assert len({same_llm.generate("Hello", SAMPLED)[0].text for _ in range(3)}) == 3
+
+
+def test_a_draft_with_another_vocabulary_is_refused_with_examples():
+    with pytest.raises(IncompatibleDraftError, match="2 of 259 ids differ"):
+        make(toy_model(swapped=True))
+
+
+@pytest.mark.parametrize("prompt", ["", []])
+def test_an_empty_prompt_is_refused(prompt):
+    with pytest.raises(UsageError, match="empty"):
+        make().stream(prompt, GREEDY)
+    assert make().generate([], GREEDY) == []
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_both_numbers_before_anything_is_generated():
+    assert len(make().encode("x" * 199, chat=False)) == 199
+    with pytest.raises(ContextLengthError, match=r"the prompt has 200 tokens and the context holds 200.*up to 400"):
+        make().stream("x" * 200, GREEDY, chat=False)
+    with pytest.raises(ContextLengthError):
+        make().generate(["fine", "x" * 500], GREEDY)
+
+
+def test_an_answer_may_fill_the_context_to_the_last_token():
+    (answer,) = make("ngram").generate("x" * 199, SamplingParams(max_tokens=50), chat=False)
+    assert (len(answer.token_ids), answer.finish_reason) == (1, "length")
+    (answer,) = make(toy_model()).generate("x" * 150, SamplingParams(max_tokens=100, ignore_eos=True), chat=False)
+    assert (len(answer.token_ids), answer.finish_reason) == (50, "length")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_speculative_tokens": -1}, "num_speculative_tokens is -1; it must be from 0 to 64"),
+        ({"num_speculative_tokens": 65}, "num_speculative_tokens is 65; it must be from 0 to 64"),
+        ({"max_sequences": 0}, "max_sequences is 0; it must be at least 1"),
+    ],
+)
+def test_limits_are_checked(options, message):
+    with pytest.raises(UsageError, match=message):
+        make(**options)
+
+
+def test_as_many_params_as_prompts():
+    with pytest.raises(UsageError, match="1 params for 2 prompts"):
+        make().generate(["a", "b"], [GREEDY])

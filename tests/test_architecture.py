@@ -1,0 +1,142 @@
+"""Rules of the code base that no type checker knows."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import outrider
+from outrider.cli import app
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "outrider"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Imports go from right to left, never from left to right; rooms of one group may use each other.
+ROOMS = [
+    {"errors", "types"},
+    {"_core", "verification", "sampling", "metrics"},
+    {"models", "drafters", "backends"},
+    {"engine"},
+    {"planner", "audit", "distill"},
+    {"server", "cli"},
+]
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_PUBLIC_NAMES = 25
+MAX_FLAGS = 16
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" if node.module == "outrider" else node.module for alias in node.names]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("outrider."))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room in ("__init__", "__main__"):  # these open every door
+        return
+    for imported in imported_rooms(path):
+        assert RANK[imported] <= RANK[room], f"{room} may not import {imported}"
+
+
+def test_every_room_has_its_rank():
+    rooms = {path.name.split(".")[0] for path in SOURCE.iterdir() if not path.name.startswith("__")}
+    assert rooms - {"py"} <= set(RANK)
+
+
+def test_verification_needs_numpy_only():
+    for path in (SOURCE / "verification").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module]
+            for module in modules:
+                package = module.split(".")[0]
+                assert package in {"numpy", "outrider"} | sys.stdlib_module_names, f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "strangers"),
+    [
+        ("import outrider", {"numpy", "torch", "transformers", "rich", "typer", "starlette", "outrider._core"}),
+        ("from outrider import LLM", {"torch", "transformers", "rich", "typer", "starlette"}),
+    ],
+)
+def test_importing_outrider_imports_nothing_it_does_not_need(statement, strangers):
+    code = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not strangers & set(done.stdout.split())
+
+
+def test_public_names_are_few_and_exist():
+    assert len(outrider.__all__) <= MAX_PUBLIC_NAMES
+    assert set(outrider.__all__) <= set(dir(outrider))
+    for name in outrider.__all__:
+        assert getattr(outrider, name).__doc__
+    assert outrider.__version__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        outrider.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+def test_the_native_core_stays_in_small_files():
+    for path in (ROOT / "csrc").rglob("*"):
+        if path.suffix in {".h", ".cpp", ".inl"}:
+            assert len(path.read_text().splitlines()) <= MAX_FILE_LINES, path.name
+
+
+# A new flag is a decision: it is written down here, in docs/cli.md, and defended in review.
+GENERATION_FLAGS = (
+    "--target --draft --num-speculative-tokens --rule --max-tokens --temperature --top-p --top-k --min-p --seed "
+    "--stop --threads --ctx-size --no-chat"
+).split()
+COMMANDS = {
+    "generate": ["PROMPT", "--prompts", "--json", *GENERATION_FLAGS],
+    "models list": ["--json"],
+    "models pull": ["REF", "--json"],
+    "models show": ["REF", "--json"],
+}
+
+
+def commands():
+    """Return every command with the flags and arguments it takes."""
+
+    def walk(command, name):
+        if hasattr(command, "commands"):
+            for child, below in command.commands.items():
+                yield from walk(below, f"{name} {child}".strip())
+        else:
+            yield name, [option.opts[0] if option.opts[0].startswith("-") else option.metavar for option in command.params]
+
+    return dict(walk(typer.main.get_command(app), ""))
+
+
+def test_commands_and_flags_are_those_agreed_on():
+    assert {name: sorted(flags) for name, flags in commands().items()} == {
+        name: sorted(flags) for name, flags in COMMANDS.items()
+    }
+    for flags in COMMANDS.values():
+        assert len([flag for flag in flags if flag.startswith("-")]) <= MAX_FLAGS
