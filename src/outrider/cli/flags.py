@@ -44,6 +44,7 @@ class Flags:
     rule: Annotated[
         Literal["auto", "token", "block", "coupled"],
         typer.Option(
+            metavar="auto|token|block|coupled",
             help="How drafts are verified when temperature is above 0. Each keeps the target's law; 'coupled', the "
             "automatic choice with --seed, also makes the text independent of the draft."
         ),
