@@ -7,7 +7,7 @@ from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
-from outrider.sampling.params import SamplingParams
+from outrider.sampling import LawShaper, SamplingParams, compile_params
 from outrider.verification import CoinSource, Purpose
 
 MODEL = HashLM(vocab_size=9, seed=6)
@@ -34,7 +34,8 @@ def make(model=MODEL, vocab_size=9, **options):
 
 def request(context, max_tokens=4, params=GREEDY, request_id=0):
     coins = CoinSource(3).at(len(context), Purpose.DRAFT)
-    return DraftRequest(request_id, context, max_tokens, params, coins)
+    compiled = compile_params(params, vocab_size=9, eos_ids=(), encoder=None)
+    return DraftRequest(request_id, context, max_tokens, LawShaper(compiled, context), coins)
 
 
 def greedy(context, count, model=MODEL):

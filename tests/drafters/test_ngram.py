@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.ngram import NgramDrafter
 from outrider.errors import UsageError
-from outrider.sampling.params import SamplingParams
-
-PARAMS = SamplingParams()
 
 
 def propose(drafter, context, max_tokens=100, request_id=0):
-    (draft,) = drafter.propose([DraftRequest(request_id, context, max_tokens, PARAMS, coins=None)])
+    (draft,) = drafter.propose([DraftRequest(request_id, context, max_tokens, shaper=None, coins=None)])
     assert draft.probs is None
     return draft.token_ids
 

@@ -8,7 +8,7 @@ from outrider.drafters.base import DraftRequest
 from outrider.engine.scheduler import run
 from outrider.engine.sequence import Request
 from outrider.engine.step import Stepper
-from outrider.sampling.params import SamplingParams
+from outrider.sampling import CompiledParams, SamplingParams, compile_params
 from outrider.types import Draft
 
 LETTERS = [bytes([97 + index]) for index in range(26)]
@@ -119,11 +119,25 @@ def make_stepper(model: ToyModel, *, pieces=None, eos_ids=(), drafter=None, k=0,
     )
 
 
+class Letters:
+    """An encoder: letter ``a`` is token 0, and so on; a space is no token."""
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        return [ord(character) - 97 for character in text if character != " "]
+
+
+def compiled(params: SamplingParams, vocab_size: int, eos_ids=()) -> CompiledParams:
+    return compile_params(params, vocab_size=vocab_size, eos_ids=eos_ids, encoder=Letters())
+
+
 def answer(stepper: Stepper, prompts: Sequence[Sequence[int]], params, *, seeds=None, max_sequences=1):
     """Run requests to the end and return their sequences, in order."""
     many = params if isinstance(params, list) else [params] * len(prompts)
     seeds = seeds or [0] * len(prompts)
-    requests = [Request(index, tuple(prompts[index]), many[index], seeds[index]) for index in range(len(prompts))]
+    requests = [
+        Request(index, tuple(prompts[index]), compiled(many[index], stepper.vocab_size, stepper.eos_ids), seeds[index])
+        for index in range(len(prompts))
+    ]
     sequences = {}
     ticks = iter(range(10**9))
     for sequence, _ in run(stepper, requests, max_sequences=max_sequences, clock=lambda: float(next(ticks))):

@@ -10,7 +10,7 @@ from itertools import product
 from math import log
 
 import pytest
-from engine_fakes import PlannedDrafter, answer, make_stepper
+from engine_fakes import PlannedDrafter, answer, compiled, make_stepper
 
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.draft_model import DraftModelDrafter
@@ -65,7 +65,7 @@ def test_the_law_of_an_answer_is_the_targets(drafter, rule):
 
     def one_answer(coins):
         stepper = make_stepper(TARGET, drafter=DRAFTERS[drafter](), k=2, rule=rule)
-        sequence = stepper.open(Request(0, PROMPT, params, seed=0))
+        sequence = stepper.open(Request(0, PROMPT, compiled(params, 3), seed=0))
         sequence.coins = SameCoins(coins)
         while sequence.finish_reason is None:
             stepper.step([sequence])

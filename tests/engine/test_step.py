@@ -3,7 +3,17 @@
 from itertools import product
 
 import pytest
-from engine_fakes import PlannedDrafter, answer, greedy, letters, make_stepper, pattern_drafter, plain, result_of
+from engine_fakes import (
+    PlannedDrafter,
+    answer,
+    compiled,
+    greedy,
+    letters,
+    make_stepper,
+    pattern_drafter,
+    plain,
+    result_of,
+)
 
 from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend
@@ -117,7 +127,7 @@ def test_drafts_of_every_length_mix_in_one_round():
 
 def test_the_cache_holds_all_but_the_last_committed_token_after_each_round():
     stepper = make_stepper(MODEL, drafter=pattern_drafter(MODEL, [(True, False, True), (True, True, True)]), k=3)
-    sequence = stepper.open(Request(7, PROMPT, PARAMS, seed=0))
+    sequence = stepper.open(Request(7, PROMPT, compiled(PARAMS, 11), seed=0))
     while sequence.finish_reason is None:
         stepper.step([sequence])
         assert stepper.target.length(sequence.cache_id) == len(sequence.token_ids) - 1

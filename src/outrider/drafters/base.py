@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.sampling.params import SamplingParams
+from outrider.sampling.shaper import LawShaper
 from outrider.types import Coins, Draft, VerificationResult
 
 
@@ -19,7 +19,8 @@ class DraftRequest:
         context_ids: Prompt and output so far, the last committed token included. Grows from round to round; never
             modified in place by the drafter.
         max_tokens: Propose at most this many; fewer, or none, is always allowed.
-        params: How the target's law is shaped. A drafter does well to shape its own law alike.
+        shaper: What the target's logits go through. A drafter does well to send its own through it, too, each row with
+            the draft tokens before it, and to heed ``shaper.params``.
         coins: The sequence's own random decisions for drafting. Draw each token once and in order: they are either
             independent of those that verify, or shared with them position by position.
     """
@@ -27,7 +28,7 @@ class DraftRequest:
     request_id: int
     context_ids: Sequence[int]
     max_tokens: int
-    params: SamplingParams
+    shaper: LawShaper
     coins: Coins
 
 

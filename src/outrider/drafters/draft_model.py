@@ -46,7 +46,8 @@ class DraftModelDrafter:
 
     Greedy requests get the model's most likely tokens, as a point mass. Other requests get tokens drawn from the
     model's law, shaped by the request's own parameters, and that very law as ``probs``. A request that has outgrown
-    the model's context, or holds a token that the model does not know, gets no draft.
+    the model's context, or holds a token that the model does not know, gets no draft; a draft ends where the
+    parameters leave no token that the model would say.
 
     Args:
         backend: The draft model. The drafter is its only user.
@@ -66,11 +67,11 @@ class DraftModelDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a token, for all requests together."""
         branches = [self._branch(request) for request in requests]
-        growing = branches
-        while growing := [branch for branch in growing if self._can_grow(branch)]:
+        growing = [branch for branch in branches if self._can_grow(branch)]
+        while growing:
             logits = self._backend.forward([self._rows(branch) for branch in growing])
-            for branch, row in zip(growing, logits, strict=True):
-                self._grow(branch, row[: self._vocab_size])
+            grown = [self._grow(branch, row) for branch, row in zip(growing, logits, strict=True)]
+            growing = [branch for branch, has in zip(growing, grown, strict=True) if has and self._can_grow(branch)]
         return [branch.to_draft() for branch in branches]
 
     def observe(self, request_id: int, result: VerificationResult) -> None:
@@ -100,7 +101,7 @@ class DraftModelDrafter:
             cache.num_confirmed += 1
         cache.drafted_ids.clear()
         self._backend.crop(cache.sequence_id, cache.num_confirmed)
-        probs = None if request.params.is_greedy else np.zeros((request.max_tokens, self._vocab_size))
+        probs = None if request.shaper.params.is_greedy else np.zeros((request.max_tokens, self._vocab_size))
         return _Branch(request, cache, request.context_ids[cache.num_confirmed :], probs)
 
     def _can_grow(self, branch: _Branch) -> bool:
@@ -113,17 +114,30 @@ class DraftModelDrafter:
         sequence_id = branch.cache.sequence_id
         return Rows(sequence_id, feed_all_but_last_piece(self._backend, sequence_id, branch.pending_ids))
 
-    def _grow(self, branch: _Branch, logits: Logits) -> None:
-        """Choose the next draft token; ``logits`` is ``[at most vocab_size]``, after everything pending was fed."""
+    def _grow(self, branch: _Branch, logits: Logits) -> bool:
+        """Choose the next draft token from a row of logits, after everything pending was fed; say if there is one."""
         if branch.token_ids:
             branch.cache.drafted_ids += branch.pending_ids
         else:
             branch.cache.num_confirmed += len(branch.pending_ids)
+        branch.pending_ids = []
+        shaper = branch.request.shaper
+        shaped = shaper.shape(self._padded(logits)[np.newaxis], branch.token_ids)
+        if shaped.max() == -np.inf:
+            return False
         if branch.probs is None:
-            token_id = int(greedy_token_ids(logits[np.newaxis])[0])
+            token_id = int(greedy_token_ids(shaped)[0])
         else:
             law = branch.probs[len(branch.token_ids)]
-            law[: len(logits)] = target_probs(logits[np.newaxis], branch.request.params)[0]
+            law[:] = target_probs(shaped, shaper.params)[0]
             token_id = branch.request.coins.draw(law)
         branch.token_ids.append(token_id)
         branch.pending_ids = [token_id]
+        return True
+
+    def _padded(self, logits: Logits) -> Logits:
+        """Return a row of logits as wide as the target's vocabulary."""
+        missing = self._vocab_size - len(logits)
+        if missing <= 0:
+            return logits[: self._vocab_size]
+        return np.pad(logits, (0, missing), constant_values=-np.inf)

@@ -6,19 +6,27 @@ from collections.abc import Collection
 
 from outrider.engine.outputs import EmittedToken, FinishReason, Origin
 from outrider.engine.sequence import Sequence
+from outrider.sampling import TargetLaw
 from outrider.types import Draft, Outcome, VerificationResult
 
 _ORIGINS = {Outcome.RECOVERED: Origin.RECOVERED, Outcome.BONUS: Origin.BONUS}
 
 
 def commit(
-    sequence: Sequence, draft: Draft, result: VerificationResult, eos_ids: Collection[int]
+    sequence: Sequence, draft: Draft, result: VerificationResult, law: TargetLaw, eos_ids: Collection[int]
 ) -> tuple[EmittedToken, ...]:
     """Add a verified round to a sequence, token by token, up to the token that ends the answer.
 
-    Going token by token makes an answer what plain decoding gives: an end-of-sequence token, a stop string, the last
-    of ``max_tokens`` or the end of the context ends it on the spot, and whatever the round holds beyond is discarded,
-    the bonus token included.
+    Going token by token makes an answer what plain decoding gives: an end-of-sequence or stop token, a stop string,
+    the last of ``max_tokens`` or the end of the context ends it on the spot, and whatever the round holds beyond is
+    discarded, the bonus token included.
+
+    Args:
+        sequence: Its tokens, text, counters and what else depends on its tokens are brought up to date.
+        draft: What was proposed.
+        result: What verification made of it.
+        law: The target's at the positions of the round.
+        eos_ids: The model's end-of-sequence tokens.
 
     Returns:
         The tokens emitted; at least one.
@@ -27,14 +35,16 @@ def commit(
     tokens = [(token_id, Origin.ACCEPTED) for token_id in draft.token_ids[: result.num_accepted]]
     tokens.append((result.next_token_id, last_origin))
     emitted: list[EmittedToken] = []
-    for token_id, origin in tokens:
+    for row, (token_id, origin) in enumerate(tokens):
         sequence.token_ids.append(token_id)
-        is_eos = token_id in eos_ids and not sequence.params.ignore_eos
-        text = "" if is_eos else sequence.text.add(token_id)
-        sequence.finish_reason = _finish_reason(sequence, is_eos=is_eos)
+        sequence.shaper.advance(token_id)
+        is_end = _is_end(token_id, sequence, eos_ids)
+        may_stop = sequence.num_output_tokens > sequence.params.min_tokens
+        text = "" if is_end else sequence.text.add(token_id, may_stop=may_stop)
+        sequence.finish_reason = _finish_reason(sequence, is_end=is_end)
         if sequence.finish_reason is not None:
             text += sequence.text.finish()
-        emitted.append(EmittedToken(token_id, origin, text))
+        emitted.append(EmittedToken(token_id, origin, text, law.logprobs(row, token_id)))
         if sequence.finish_reason is not None:
             break
     num_accepted = min(len(emitted), result.num_accepted)
@@ -44,7 +54,12 @@ def commit(
     return tuple(emitted)
 
 
-def _finish_reason(sequence: Sequence, *, is_eos: bool) -> FinishReason | None:
-    if is_eos or sequence.text.is_stopped:
+def _is_end(token_id: int, sequence: Sequence, eos_ids: Collection[int]) -> bool:
+    is_eos = token_id in eos_ids and not sequence.params.ignore_eos
+    return is_eos or token_id in sequence.params.stop_token_ids
+
+
+def _finish_reason(sequence: Sequence, *, is_end: bool) -> FinishReason | None:
+    if is_end or sequence.text.is_stopped:
         return "stop"
     return "length" if sequence.num_remaining == 0 else None

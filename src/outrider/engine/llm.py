@@ -20,7 +20,7 @@ from outrider.engine.step import Stepper
 from outrider.errors import ContextLengthError, UsageError
 from outrider.models.chat import encode_chat
 from outrider.models.chat_template import Message
-from outrider.sampling.params import SamplingParams
+from outrider.sampling import SamplingParams, TokenLogprobs, compile_params
 
 # Text, or the messages of a chat: each a mapping with "role" and "content".
 Prompt: TypeAlias = str | Sequence[Message]
@@ -108,10 +108,10 @@ class LLM:
                 through it.
 
         Returns:
-            One answer for each prompt, in order.
+            The answers to each prompt, in order: ``params.n`` of them, one after the other.
 
         Raises:
-            UsageError: A prompt is empty, or there are not as many params as prompts.
+            UsageError: A prompt is empty, there are not as many params as prompts, or params do not fit the model.
             ContextLengthError: A prompt leaves no room for an answer.
             NumericalError: The model's logits are not numbers.
         """
@@ -119,7 +119,9 @@ class LLM:
         each = [params or SamplingParams()] * len(many) if isinstance(params, SamplingParams | None) else list(params)
         if len(each) != len(many):
             raise UsageError(f"there are {len(each)} params for {len(many)} prompts; give one for all, or one for each")
-        requests = [self._request(prompt, one, chat=chat) for prompt, one in zip(many, each, strict=True)]
+        requests = []
+        for prompt, one in zip(many, each, strict=True):
+            requests += self._requests(prompt, one, chat=chat)
         answers = {}
         for answer, _ in self._run(requests):
             answers[answer.request.request_id] = answer
@@ -130,9 +132,12 @@ class LLM:
     ) -> Iterator[StreamChunk]:
         """Answer one prompt as it is being generated: a chunk a round, the last one with the whole output.
 
-        Arguments and errors are those of :meth:`generate`; what can be wrong with the prompt is raised at once.
+        Arguments and errors are those of :meth:`generate`, but ``n`` must be 1; what can be wrong with the prompt or
+        the params is raised at once.
         """
-        return self._stream(self._request(prompt, params or SamplingParams(), chat=chat))
+        params = params or SamplingParams()
+        _check("n", params.n, 1, 1, "a stream is one answer; generate gives many")
+        return self._stream(*self._requests(prompt, params, chat=chat))
 
     def encode(self, prompt: Prompt, *, chat: bool = True) -> list[int]:
         """Return the token ids of a prompt as :meth:`generate` feeds it.
@@ -160,9 +165,15 @@ class LLM:
             )
         return token_ids
 
-    def _request(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> Request:
+    def _requests(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> list[Request]:
+        """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
+        prompt_ids = tuple(self.encode(prompt, chat=chat))
+        tokenizer = self._model.tokenizer
+        compiled = compile_params(
+            params, vocab_size=self._model.vocab_size, eos_ids=tokenizer.eos_ids, encoder=tokenizer
+        )
         seed = self._entropy() if params.seed is None else params.seed
-        return Request(next(self._request_ids), tuple(self.encode(prompt, chat=chat)), params, seed)
+        return [Request(next(self._request_ids), prompt_ids, compiled, seed, choice) for choice in range(params.n)]
 
     def _run(self, requests: Sequence[Request]) -> Iterator[tuple[Answer, tuple[EmittedToken, ...]]]:
         return run(self._stepper, requests, max_sequences=self._max_sequences, clock=self._clock)
@@ -188,6 +199,8 @@ class LLM:
                 decode_s=decode_s,
                 tokens_per_s=(len(token_ids) - 1) / decode_s if decode_s > 0 else None,
             ),
+            logprobs=_logprobs(answer),
+            prompt_logprobs=None if answer.prompt_logprobs is None else tuple(answer.prompt_logprobs),
         )
 
     def _speculation(self, answer: Answer) -> Speculation:
@@ -203,6 +216,12 @@ class LLM:
             method=answer.method,
             counters=answer.counters,
         )
+
+
+def _logprobs(answer: Answer) -> tuple[TokenLogprobs, ...] | None:
+    if answer.params.logprobs is None:
+        return None
+    return tuple(token.logprobs for token in answer.emitted if token.logprobs is not None)
 
 
 def _default_length(drafter: Drafter | None) -> int:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
+from outrider.sampling import TokenLogprobs
 
 FinishReason = Literal["stop", "length"]
 Method = Literal["greedy", "token", "block", "point_mass", "coupled"]
@@ -30,11 +31,13 @@ class EmittedToken:
         origin: How it came about.
         text: What it made certain of the text. Empty while a character or a possible stop string is unfinished, and
             for control tokens; the texts of all tokens joined are the text of the answer.
+        logprobs: How likely it was; None if nobody asked.
     """
 
     token_id: int
     origin: Origin
     text: str
+    logprobs: TokenLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class GenerationOutput:
         token_ids: Everything generated, an end-of-sequence token and the tokens of a stop string included.
         finish_reason: ``"stop"``: the model ended the text or a stop string did. ``"length"``: ``max_tokens`` or the
             context was used up.
+        logprobs: How likely each token was; None if nobody asked.
+        prompt_logprobs: The same for the tokens of the prompt, with None for the first.
     """
 
     text: str
@@ -113,6 +118,8 @@ class GenerationOutput:
     usage: Usage
     speculation: Speculation
     timing: Timing
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result document that ``outrider generate --json`` prints."""

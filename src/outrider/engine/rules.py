@@ -16,8 +16,8 @@ from typing import Literal
 
 from outrider.engine.outputs import Method
 from outrider.engine.sequence import Sequence
-from outrider.sampling import SamplingParams, greedy_token_ids, target_probs
-from outrider.types import Coins, Draft, Logits, VerificationResult
+from outrider.sampling import SamplingParams, TargetLaw
+from outrider.types import Coins, Draft, VerificationResult
 from outrider.verification import (
     Purpose,
     RaceCoins,
@@ -37,21 +37,21 @@ _RULES = {
 }
 
 
-def verify(sequence: Sequence, draft: Draft, logits: Logits, rule: Rule) -> VerificationResult:
+def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> VerificationResult:
     """Verify one sequence's draft.
 
     Args:
         sequence: Its method is set, if there is anything to verify.
         draft: What its drafter proposed.
-        logits: ``[len(draft) + 1, vocab_size]``, the target's at each draft position and after the last.
+        law: The target's, at each draft position and after the last.
         rule: What the user asked for.
     """
     method = _method(sequence.params, draft, rule)
     if len(draft):
         sequence.method = method
     if method == "greedy":
-        return verify_greedy(draft, greedy_token_ids(logits).tolist())
-    return _RULES[method](draft, target_probs(logits, sequence.params), coins(sequence, Purpose.VERIFY, rule))
+        return verify_greedy(draft, law.token_ids.tolist())
+    return _RULES[method](draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
 
 
 def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> Coins:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from outrider.engine.outputs import EmittedToken, FinishReason, Method
 from outrider.engine.text import TextAssembler
 from outrider.metrics import SpeculationCounters
-from outrider.sampling.params import SamplingParams
+from outrider.sampling import CompiledParams, LawShaper, SamplingParams, TokenLogprobs
 from outrider.verification import CoinSource
 
 
@@ -18,13 +18,21 @@ class Request:
     Attributes:
         request_id: Unique among the requests of an engine.
         prompt_ids: At least one token, and fewer than the target's context holds.
+        compiled: How its tokens are chosen and when it ends, made ready for the target's vocabulary.
         seed: Of all its random decisions: the caller's, or fresh entropy.
+        choice: Which of the ``n`` answers to its prompt this is; each has randomness of its own.
     """
 
     request_id: int
     prompt_ids: tuple[int, ...]
-    params: SamplingParams
+    compiled: CompiledParams
     seed: int
+    choice: int = 0
+
+    @property
+    def params(self) -> SamplingParams:
+        """What the caller said."""
+        return self.compiled.params
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +45,8 @@ class Sequence:
         cache_id: The sequence's cache in the target.
         token_ids: Prompt and answer so far: what is committed. Only :func:`~outrider.engine.commit.commit` adds to it.
         max_length: How many tokens there may be in the end, by ``max_tokens`` and by the target's context.
+        shaper: Knows the answer so far; what the target's logits go through.
+        prompt_logprobs: How likely each token of the prompt was, None for the first; None if nobody asked.
         method: The rule that verified drafts, once there was one.
         started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds.
     """
@@ -46,7 +56,9 @@ class Sequence:
     max_length: int
     text: TextAssembler
     coins: CoinSource
+    shaper: LawShaper
     token_ids: list[int]
+    prompt_logprobs: list[TokenLogprobs | None] | None = None
     emitted: list[EmittedToken] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
@@ -59,6 +71,11 @@ class Sequence:
     def params(self) -> SamplingParams:
         """How its tokens are chosen and when it ends."""
         return self.request.params
+
+    @property
+    def num_output_tokens(self) -> int:
+        """How many tokens the answer has so far."""
+        return len(self.token_ids) - len(self.request.prompt_ids)
 
     @property
     def is_new(self) -> bool:

@@ -17,10 +17,14 @@ from outrider.engine.rules import Rule, coins, verify
 from outrider.engine.sequence import Request, Sequence
 from outrider.engine.text import Detokenizer, TextAssembler
 from outrider.errors import UsageError
+from outrider.sampling import LawShaper, TargetLaw
+from outrider.sampling.target_law import plain_probs, token_logprobs
 from outrider.types import Draft, Logits
 from outrider.verification import CoinSource, Purpose
 
 NO_DRAFT = Draft(())
+# Rows of logits at a time where each position of a prompt is looked at: 20 MB for a vocabulary of 150,000.
+_PROMPT_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ class Stepper:
             cache_id=self.target.open_sequence(),
             max_length=min(len(prompt_ids) + request.params.max_tokens, self.target.max_length),
             text=TextAssembler(self.detokenizer, request.params.stop),
-            coins=CoinSource(request.seed),
+            coins=CoinSource(request.seed, request.choice),
+            shaper=LawShaper(request.compiled, prompt_ids),
             token_ids=prompt_ids,
         )
 
@@ -70,8 +75,9 @@ class Stepper:
         emitted = []
         for sequence, draft in zip(sequences, drafts, strict=True):
             rows, logits = logits[: len(draft) + 1], logits[len(draft) + 1 :]
-            result = verify(sequence, draft, rows, self.rule)
-            emitted.append(commit(sequence, draft, result, self.eos_ids))
+            law = TargetLaw(sequence.shaper.shape(rows, draft.token_ids), sequence.params)
+            result = verify(sequence, draft, law, self.rule)
+            emitted.append(commit(sequence, draft, result, law, self.eos_ids))
             self.target.crop(sequence.cache_id, len(sequence.token_ids) - 1)
             if self.drafter is not None and len(draft):
                 self.drafter.observe(sequence.request.request_id, result)
@@ -99,7 +105,7 @@ class Stepper:
             request_id=sequence.request.request_id,
             context_ids=sequence.token_ids,
             max_tokens=room,
-            params=sequence.params,
+            shaper=sequence.shaper,
             coins=coins(sequence, Purpose.DRAFT, self.rule),
         )
 
@@ -115,7 +121,19 @@ class Stepper:
         """Return ``[sum(len(draft) + 1), vocab_size]``: the target's logits at every draft token and after the last."""
         batch = []
         for sequence, draft in zip(sequences, drafts, strict=True):
+            if sequence.is_new and sequence.params.prompt_logprobs is not None:
+                self._read_prompt(sequence, sequence.params.prompt_logprobs)
             unfed = sequence.token_ids[self.target.length(sequence.cache_id) :]
             pending = feed_all_but_last_piece(self.target, sequence.cache_id, unfed)
             batch.append(Rows(sequence.cache_id, [*pending, *draft.token_ids], num_logits=len(draft) + 1))
         return self.target.forward(batch)[:, : self.vocab_size]
+
+    def _read_prompt(self, sequence: Sequence, num_top: int) -> None:
+        """Feed a prompt but for its last token, and note how likely each of its tokens is."""
+        prompt_ids = sequence.request.prompt_ids
+        sequence.prompt_logprobs = [None]
+        for start in range(0, len(prompt_ids) - 1, _PROMPT_ROWS):
+            fed = prompt_ids[start : min(start + _PROMPT_ROWS, len(prompt_ids) - 1)]
+            logits = self.target.forward([Rows(sequence.cache_id, fed, num_logits=len(fed))])
+            for row, next_id in zip(logits, prompt_ids[start + 1 :], strict=False):
+                sequence.prompt_logprobs.append(token_logprobs(plain_probs(row[: self.vocab_size]), next_id, num_top))

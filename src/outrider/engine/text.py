@@ -37,18 +37,23 @@ class TextAssembler:
         """Whether a stop string is complete. The text ends before it; nothing may be added."""
         return self._is_stopped
 
-    def add(self, token_id: int) -> str:
-        """Return the text that is certain now and was not before."""
-        return self._add(self._decoder.decode(self._detokenizer.token_bytes(token_id)))
+    def add(self, token_id: int, *, may_stop: bool = True) -> str:
+        """Return the text that is certain now and was not before.
+
+        Args:
+            token_id: The next token.
+            may_stop: Whether a stop string that the token completes ends the text.
+        """
+        return self._add(self._decoder.decode(self._detokenizer.token_bytes(token_id)), may_stop=may_stop)
 
     def finish(self) -> str:
         """Return what was held back; the answer ends here."""
-        return "" if self._is_stopped else self._add(self._decoder.decode(b"", final=True)) + self._held
+        return "" if self._is_stopped else self._add(self._decoder.decode(b"", final=True), may_stop=True) + self._held
 
-    def _add(self, characters: str) -> str:
+    def _add(self, characters: str, *, may_stop: bool) -> str:
         text = self._held + characters
         found = [start for start in map(text.find, self._stop) if start >= 0]
-        if found:
+        if found and may_stop:
             self._is_stopped = True
             self._held = ""
             return text[: min(found)]

@@ -1,8 +1,8 @@
-"""Logits to probabilities: temperature, then min_p, then top_k, then top_p.
+"""Logits to probabilities: temperature, then min_p, then top_k, then top_p, then typical_p.
 
-The order is vLLM's (``vllm/v1/sample/sampler.py``), since requests written for its server should mean the same here.
-Temperature comes first, so every limit speaks of the law that is really sampled; top_p comes last and takes its share
-of what min_p and top_k have left.
+The order is vLLM's (``vllm/v1/sample/sampler.py``), since requests written for its server should mean the same here;
+typical_p, which it lacks, comes last, as in transformers. Temperature comes first, so every limit speaks of the law
+that is really sampled; top_p takes its share of what min_p and top_k have left, and typical_p of what top_p has left.
 
 Among equal logits the lower id counts as the likelier one, everywhere: ``top_k`` keeps exactly ``top_k`` tokens where
 vLLM keeps every token that ties with the last one, and a nucleus does not depend on a sorting algorithm.
@@ -14,6 +14,7 @@ must.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def target_probs(logits: Logits, params: SamplingParams) -> Probs:
         probs = np.zeros(logits.shape, dtype=np.float64)
         probs[np.arange(len(best)), best] = 1.0
         return probs
-    if params.min_p or params.top_k is not None or _limits_mass(params):
+    if params.min_p or params.top_k is not None or _limits(params.top_p) or _limits(params.typical_p):
         probs = np.zeros(logits.shape, dtype=np.float64)
         for row, best_id in enumerate(best):
             kept = _kept(logits[row], best_id, params)
@@ -78,8 +79,8 @@ def greedy_token_ids(logits: Logits) -> Ids:
     return best
 
 
-def _limits_mass(params: SamplingParams) -> bool:
-    return params.top_p is not None and params.top_p < 1.0  # 1 keeps everything, the tail that rounding hides included
+def _limits(share: float | None) -> bool:
+    return share is not None and share < 1.0  # 1 keeps everything, the tail that rounding hides included
 
 
 def _weights(logits: Logits, top: np.float32, temperature: float) -> NDArray[np.float64]:
@@ -104,33 +105,45 @@ def _kept(logits: Logits, best_id: int, params: SamplingParams) -> Ids:
     else:
         ids = np.arange(len(logits))
     if params.top_k is not None:
-        ids = _most_likely(logits, ids, params.top_k)[: params.top_k]
-    if _limits_mass(params):
-        ids = _nucleus(logits, ids, top, params)
+        ids = ids[_highest(logits[ids], params.top_k)[: params.top_k]]
+    if params.top_p is not None and _limits(params.top_p):
+        ids = ids[_fewest(logits[ids], _weights(logits[ids], top, params.temperature), params.top_p)]
+    if params.typical_p is not None and _limits(params.typical_p):
+        weights = _weights(logits[ids], top, params.temperature)
+        ids = ids[_fewest(_typicality(weights), weights, params.typical_p)]
     return ids
 
 
-def _most_likely(logits: Logits, ids: Ids, count: int) -> Ids:
-    """Return at least ``count`` of ``ids``, all if there are fewer: the most likely first, the lower id on a tie.
+def _typicality(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how close each token's surprise is to the entropy, which is the mean surprise: 0 at best, or less."""
+    probs = weights / weights.sum()
+    with np.errstate(divide="ignore"):
+        surprise = -np.log(probs)
+    possible = probs > 0
+    entropy = probs[possible] @ surprise[possible]
+    typicality: NDArray[np.float64] = -np.abs(surprise - entropy)
+    return typicality
 
-    It is more than ``count`` when the last one ties with others, so that a cut by logit alone is complete.
+
+def _highest(values: NDArray[Any], count: int) -> Ids:
+    """Return the places of at least ``count`` of the values, all if there are fewer: the highest first, then in order.
+
+    It is more than ``count`` when the last one ties with others, so that a cut by value alone is complete.
     """
-    values = logits[ids]
-    if count < len(ids):
+    places = np.arange(len(values))
+    if count < len(values):
         last = np.partition(values, len(values) - count)[len(values) - count]
-        enough = values >= last
-        ids, values = ids[enough], values[enough]
-    return ids[np.argsort(-values, kind="stable")]
+        places = np.flatnonzero(values >= last)
+    return places[np.argsort(-values[places], kind="stable")]
 
 
-def _nucleus(logits: Logits, ids: Ids, top: np.float32, params: SamplingParams) -> Ids:
-    """Return the fewest most likely of ``ids`` whose share of the probability of all of them reaches ``top_p``."""
-    total = _weights(logits[ids], top, params.temperature).sum()
+def _fewest(values: NDArray[Any], weights: NDArray[np.float64], share: float) -> Ids:
+    """Return the places of the fewest highest values whose weights reach a share of the sum of all weights."""
+    total = weights.sum()
     count = _FIRST_LOOK
     while True:
-        order = _most_likely(logits, ids, count)
-        cumulated = np.cumsum(_weights(logits[order], top, params.temperature))
-        needed = int(np.searchsorted(cumulated, params.top_p * total)) + 1
-        if needed <= len(order) or len(order) == len(ids):
+        order = _highest(values, count)
+        needed = int(np.searchsorted(np.cumsum(weights[order]), share * total)) + 1
+        if needed <= len(order) or len(order) == len(values):
             return order[:needed]
         count *= 8
