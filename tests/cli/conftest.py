@@ -3,6 +3,8 @@
 import pytest
 import tiny
 
+from outrider.cli import main
+
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
@@ -19,7 +21,6 @@ def models(tmp_path_factory):
 @pytest.fixture
 def outrider(capfd):
     """Run a command in this process; return its status, stdout and stderr."""
-    from outrider.cli import main
 
     def run(*args):
         status = main([str(arg) for arg in args])

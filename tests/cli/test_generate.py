@@ -89,7 +89,9 @@ def test_a_prompt_may_come_from_stdin(outrider, models, monkeypatch):
 
 def test_many_prompts_give_one_document(outrider, models, tmp_path):
     file = tmp_path / "prompts.jsonl"
-    file.write_text('{"id": "a", "family": "code", "prompt": "one"}\n\n{"prompt": "zwei é", "more": 1}\n{"id": 7, "prompt": "x"}')
+    file.write_text(
+        '{"id": "a", "family": "code", "prompt": "one"}\n\n{"prompt": "zwei é", "more": 1}\n{"id": 7, "prompt": "x"}'
+    )
     args = ("generate", "--prompts", file, "--target", models["target"], "--draft", "ngram", "--max-tokens", 8)
     status, out, err = outrider(*args, "--json")
     results = document((status, out, err))["results"]

@@ -1,4 +1,4 @@
-"""How answers look: the draft's tokens in colour on a terminal, nothing but text elsewhere, no obedience to the model."""
+"""How answers look: colour for what the draft got right, on a terminal only; and the model gives no orders."""
 
 import io
 
@@ -52,7 +52,9 @@ def test_a_terminal_is_not_made_to_obey_the_model():
 
 
 def output(speculation, num_tokens=5, tokens_per_s=20.04):
-    return GenerationOutput("", (0,) * num_tokens, "stop", Usage(3, num_tokens), speculation, Timing(1, 0.5, 0.2, tokens_per_s))
+    return GenerationOutput(
+        "", (0,) * num_tokens, "stop", Usage(3, num_tokens), speculation, Timing(1, 0.5, 0.2, tokens_per_s)
+    )
 
 
 def test_the_account_says_what_speculation_did():

@@ -46,7 +46,7 @@ class Flags:
         typer.Option(
             metavar="auto|token|block|coupled",
             help="How drafts are verified when temperature is above 0. Each keeps the target's law; 'coupled', the "
-            "automatic choice with --seed, also makes the text independent of the draft."
+            "automatic choice with --seed, also makes the text independent of the draft.",
         ),
     ] = "auto"
     max_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens to generate.")] = 256

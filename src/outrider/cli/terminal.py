@@ -15,6 +15,11 @@ _GREEN, _PLAIN = "\x1b[32m", "\x1b[39m"
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+def harmless(text: str) -> str:
+    """Return a model's text with U+FFFD for every control character but tab and newline."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
 class AnswerPrinter:
     """Writes answers as they come, and nothing but their text when the output is not a terminal.
 
@@ -46,7 +51,7 @@ class AnswerPrinter:
     def _shown(self, token: EmittedToken) -> str:
         if not self._is_terminal:
             return token.text
-        text = _CONTROLS.sub("\ufffd", token.text)
+        text = harmless(token.text)
         return f"{_GREEN}{text}{_PLAIN}" if self._has_colours and token.origin is Origin.ACCEPTED else text
 
 

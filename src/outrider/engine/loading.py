@@ -72,6 +72,17 @@ class _Opened:
         return self.files.config.context_length
 
 
+def load_model(
+    reference: ModelRef,
+    *,
+    threads: int | None = None,
+    ctx_size: int | None = None,
+    resolver: Resolver = resolve_quietly,
+) -> Model:
+    """Load a model that several LLMs are to share; arguments and errors are those of ``LLM``."""
+    return _load(_open(reference, resolver), threads, ctx_size)
+
+
 def load_pair(
     target: ModelRef, draft: DraftRef, *, threads: int | None, ctx_size: int | None, resolver: Resolver
 ) -> tuple[Model, Drafter | None]:
