@@ -44,6 +44,7 @@ _METHODS: dict[type, frozenset[str]] = {
 # fmt: on
 _MAX_INDENT = 16
 _MAX_TEXT = 1 << 22  # characters of any one string
+_MAX_BITS = 1024  # of any one integer
 _STEP = 50  # what an operation costs whatever its size, in characters: both take about as long
 
 
@@ -93,7 +94,7 @@ class BudgetedEnvironment(ImmutableSandboxedEnvironment):
             if len(value) > _MAX_TEXT:
                 raise TemplateLimitError(f"it makes a text of {len(value)} characters; the limit is {_MAX_TEXT}")
         elif isinstance(value, int):
-            self.spend(value.bit_length() // 8)
+            self.check_bits(value.bit_length())
         elif isinstance(value, dict):
             for key, item in value.items():
                 self.charge(key)
@@ -103,13 +104,18 @@ class BudgetedEnvironment(ImmutableSandboxedEnvironment):
                 self.charge(item)
         return value
 
+    def check_bits(self, num_bits: int) -> None:
+        """Refuse numbers whose arithmetic takes longer than a step."""
+        if num_bits > _MAX_BITS:
+            raise TemplateLimitError(f"it makes a number of {num_bits} bits; the limit is {_MAX_BITS}")
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Charge an operator for its result before it is computed."""
         if operator == "%" and isinstance(left, str):
             raise SecurityError("formatting with % is not allowed in a template")
-        if operator == "**":
-            self.spend(left.bit_length() * right if isinstance(left, int) and isinstance(right, int) else 0)
-        elif operator == "*":
+        if operator == "**" and isinstance(left, int) and isinstance(right, int):
+            self.check_bits(left.bit_length() * right)
+        if operator == "*":
             for sequence, times in ((left, right), (right, left)):
                 if isinstance(sequence, (str, bytes, list, tuple)) and isinstance(times, int):
                     self.spend(len(sequence) * times)
