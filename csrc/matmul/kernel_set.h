@@ -8,14 +8,15 @@
 namespace outrider {
 namespace {
 
-template <class V>
-constexpr KernelSet make_kernel_set() {
-  return {V::kMaxRows,
-          true,
-          {panels<V, WeightType::kF32>, panels<V, WeightType::kF16>, panels<V, WeightType::kBF16>,
-           panels<V, WeightType::kQ4_0>, panels<V, WeightType::kQ4_1>, panels<V, WeightType::kQ5_0>,
-           panels<V, WeightType::kQ5_1>, panels<V, WeightType::kQ8_0>, panels<V, WeightType::kQ4_K>,
-           panels<V, WeightType::kQ5_K>, panels<V, WeightType::kQ6_K>},
+// Kernels<type>::run for each type in the order of WeightType.
+template <template <WeightType> class Kernels>
+constexpr KernelSet make_kernel_set(int rows_per_block, bool interleaved) {
+  using enum WeightType;
+  return {rows_per_block,
+          interleaved,
+          {Kernels<kF32>::run, Kernels<kF16>::run, Kernels<kBF16>::run, Kernels<kQ4_0>::run, Kernels<kQ4_1>::run,
+           Kernels<kQ5_0>::run, Kernels<kQ5_1>::run, Kernels<kQ8_0>::run, Kernels<kQ4_K>::run, Kernels<kQ5_K>::run,
+           Kernels<kQ6_K>::run},
           quantize_row};
 }
 

@@ -13,6 +13,9 @@ namespace {
 // rows' own traffic small.
 constexpr int64_t kRunBytes = 256 << 10;
 
+// Below this many rows vectors are as quick as tiles, whose sums take a way through memory.
+[[maybe_unused]] constexpr int64_t kMinTileRows = 4;
+
 int64_t num_panels(const PackedMatrix& w) { return (w.num_out + kColumns - 1) / kColumns; }
 int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_bytes(w.num_in); }
 
@@ -36,13 +39,13 @@ void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activation
 
 }  // namespace
 
-const KernelSet& kernel_set(Isa isa, int64_t) {
+const KernelSet& kernel_set(Isa isa, int64_t num_rows) {
   switch (isa) {
     case Isa::kPortable: return kPortableKernels;
 #if defined(__x86_64__)
     case Isa::kAvx2: return kAvx2Kernels;
-    case Isa::kAvx512Vnni:
-    case Isa::kAmx: return kAvx512Kernels;
+    case Isa::kAvx512Vnni: return kAvx512Kernels;
+    case Isa::kAmx: return num_rows < kMinTileRows ? kAvx512Kernels : kAmxKernels;
 #endif
     default: throw std::invalid_argument("no kernels for instruction set " + std::string(isa_name(isa)));
   }

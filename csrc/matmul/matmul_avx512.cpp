@@ -2,7 +2,15 @@
 #include "matmul/simd_avx512.h"
 
 namespace outrider {
+namespace {
 
-const KernelSet kAvx512Kernels = make_kernel_set<Avx512>();
+template <WeightType T>
+struct Kernels {
+  static void run(const PanelCall& call, const RowBlock& x) { panels<Avx512, T>(call, x); }
+};
+
+}  // namespace
+
+const KernelSet kAvx512Kernels = make_kernel_set<Kernels>(Avx512::kMaxRows, true);
 
 }  // namespace outrider

@@ -154,7 +154,7 @@ OUTRIDER_INLINE typename V::F32 load_floats(const uint8_t* p) {
 
 // P panels side by side: one chain of additions per column and row would leave the multipliers waiting.
 template <class V, WeightType T, int P, int R>
-void float_panels(const PanelCall& call, const RowBlock& x) {
+void float_panel(const PanelCall& call, const RowBlock& x) {
   constexpr int kBytes = kLayouts[static_cast<int>(T)].block_bytes();
   constexpr int kStep = 16;
   const int64_t panel_bytes = call.num_in * kBytes;
@@ -180,46 +180,50 @@ void float_panels(const PanelCall& call, const RowBlock& x) {
   }
 }
 
-template <class V, WeightType T, int R>
-void panels_of_rows(const PanelCall& call, const RowBlock& x) {
-  constexpr Layout kLayout = kLayouts[static_cast<int>(T)];
-  PanelCall rest = call;
-  const auto advance = [&](int panels) {
-    rest.weights += panels * call.panel_bytes;
-    rest.y += panels * kColumns;
-    rest.columns -= panels * kColumns;
-  };
-  if constexpr (!kLayout.quantised()) {
-    for (; rest.columns > kColumns; advance(2)) float_panels<V, T, 2, R>(rest, x);
-    if (rest.columns > 0) float_panels<V, T, 1, R>(rest, x);
-  } else {
-    for (; rest.columns > 0; advance(1)) quantised_panel<V, T, R>(rest, x);
+// The panels of a run, kStep at a time while that many are left.
+template <int kStep, class Function>
+OUTRIDER_INLINE PanelCall for_panels(PanelCall rest, const Function& function) {
+  while (rest.columns > (kStep - 1) * kColumns) {
+    function(rest);
+    rest.weights += kStep * rest.panel_bytes;
+    rest.y += kStep * kColumns;
+    rest.columns -= kStep * kColumns;
+  }
+  return rest;
+}
+
+template <int kMax, class Function>
+OUTRIDER_INLINE void with_row_count(int rows, const Function& function) {
+  if (rows == kMax) return function.template operator()<kMax>();
+  if constexpr (kMax > 1) with_row_count<kMax - 1>(rows, function);
+}
+
+template <class V, WeightType T>
+void quantised_panels(const PanelCall& call, const RowBlock& x) {
+  with_row_count<V::kMaxRows>(x.rows, [&]<int R>() {
+    for_panels<1>(call, [&](const PanelCall& panel) { quantised_panel<V, T, R>(panel, x); });
+  });
+}
+
+template <class V, WeightType T>
+void float_panels(const PanelCall& call, const RowBlock& x) {
+  for (int first = 0; first < x.rows; first += V::kMaxFloatRows) {
+    PanelCall part = call;
+    RowBlock rows = x;
+    part.y += first * call.y_stride;
+    rows.floats += first * x.stride;
+    rows.rows = x.rows - first < V::kMaxFloatRows ? x.rows - first : V::kMaxFloatRows;
+    with_row_count<V::kMaxFloatRows>(rows.rows, [&]<int R>() {
+      const PanelCall last = for_panels<2>(part, [&](const PanelCall& pair) { float_panel<V, T, 2, R>(pair, rows); });
+      for_panels<1>(last, [&](const PanelCall& panel) { float_panel<V, T, 1, R>(panel, rows); });
+    });
   }
 }
 
-template <class V, WeightType T, int R>
-void with_row_count(const PanelCall& call, const RowBlock& x) {
-  if (x.rows == R) return panels_of_rows<V, T, R>(call, x);
-  if constexpr (R > 1) with_row_count<V, T, R - 1>(call, x);
-}
-
-// 1..V::kMaxRows rows.
 template <class V, WeightType T>
 void panels(const PanelCall& call, const RowBlock& x) {
-  if constexpr (kLayouts[static_cast<int>(T)].quantised()) {
-    with_row_count<V, T, V::kMaxRows>(call, x);
-  } else {
-    // Two panels of accumulators at a time: half as many rows fill the registers.
-    constexpr int kRows = V::kMaxRows / 2;
-    for (int first = 0; first < x.rows; first += kRows) {
-      PanelCall part = call;
-      RowBlock rows = x;
-      part.y += first * call.y_stride;
-      rows.floats += first * x.stride;
-      rows.rows = x.rows - first < kRows ? x.rows - first : kRows;
-      with_row_count<V, T, kRows>(part, rows);
-    }
-  }
+  if constexpr (kLayouts[static_cast<int>(T)].quantised()) quantised_panels<V, T>(call, x);
+  else float_panels<V, T>(call, x);
 }
 
 }  // namespace

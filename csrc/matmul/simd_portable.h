@@ -11,6 +11,7 @@ namespace {
 
 struct Portable {
   static constexpr int kMaxRows = 4;
+  static constexpr int kMaxFloatRows = 2;  // of two panels at a time
   template <int kBits> static constexpr bool kSigned = false;
 
   struct F32 { float v[16]; };

@@ -1,0 +1,32 @@
+// All tests, by name in main.cpp.
+#pragma once
+
+#include "formats/blocks.h"
+
+namespace outrider::test {
+
+inline bool code_has_min(WeightType type) { return code_offset(type) == 0; }
+
+void test_all_ways_agree();
+void test_many_rows_agree();
+void test_extreme_codes();
+void test_close_to_exact();
+void test_one_hot_rows_read_the_weights();
+void test_jobs_are_shared_out();
+
+void test_activation_codes();
+void test_activations_that_are_not_finite();
+void test_activation_shapes();
+
+void test_int8_packing();
+void test_int8_packing_at_the_limits();
+void test_bfloat16_packing();
+void test_pack_checks_sizes();
+void test_halves_round_to_even();
+
+void test_pool_calls_every_thread();
+void test_pool_passes_exceptions_on();
+void test_pool_sizes();
+void test_isa_names();
+
+}  // namespace outrider::test
