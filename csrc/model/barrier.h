@@ -29,21 +29,27 @@ class Barrier {
   static constexpr auto kSpin = std::chrono::microseconds(50);
   static constexpr int kShortWaits = 64;
 
-  // Whether the step ended meanwhile.
+  // Both tell whether the step ended meanwhile.
   bool spin(uint32_t step) {
+    if (spin_shortly(step)) return true;
     const int short_waits = short_waits_.load(std::memory_order_relaxed);
-    const auto deadline = std::chrono::steady_clock::now() + kSpin;
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (step_.load(std::memory_order_acquire) != step) return true;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        asm volatile("yield");
-#endif
-      }
-    } while (short_waits == 0 && std::chrono::steady_clock::now() < deadline);
+    if (short_waits == 0) {
+      const auto deadline = std::chrono::steady_clock::now() + kSpin;
+      while (std::chrono::steady_clock::now() < deadline)
+        if (spin_shortly(step)) return true;
+    }
     short_waits_.store(short_waits == 0 ? kShortWaits : short_waits - 1, std::memory_order_relaxed);
+    return false;
+  }
+  bool spin_shortly(uint32_t step) const {
+    for (int i = 0; i < 64; ++i) {
+      if (step_.load(std::memory_order_acquire) != step) return true;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("yield");
+#endif
+    }
     return false;
   }
 

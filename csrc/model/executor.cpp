@@ -183,11 +183,6 @@ void Executor::rotate_and_store(std::span<const Row> rows, int64_t layer, int th
   }
 }
 
-void Executor::quantise(Activations& x, const PackedMatrix& weights, int thread) {
-  barrier_.arrive_and_wait();
-  if (weights.quantised) each_row(x.num_rows(), thread, [&](int64_t r) { x.quantize_row(r, isa_); });
-}
-
 void Executor::attend_and_project(const Selection& selection, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
   const auto num_tasks = static_cast<int64_t>(selection.tasks.size());
@@ -196,7 +191,9 @@ void Executor::attend_and_project(const Selection& selection, int64_t layer, int
     task.chunk_offset = cache_.offset(layer, selection.tasks[i].kv_head);
     ops_.attend(task, scratch_[thread].as<float>());
   }
-  quantise(attended_, w.attn_output, thread);
+  barrier_.arrive_and_wait();
+  if (w.attn_output.quantised)
+    each_row(attended_.num_rows(), thread, [&](int64_t r) { attended_.quantize_row(r, isa_); });
   const MatmulJob job{&w.attn_output, projected_.row(0), projected_.stride};
   multiply({&job, 1}, attended_, thread);
 }
@@ -211,16 +208,10 @@ void Executor::feed_forward(const Selection& selection, int64_t layer, int threa
   const MatmulJob gate_and_up[] = {{&w.ffn_gate, gate_.row(0), gate_.stride}, {&w.ffn_up, up_.row(0), up_.stride}};
   multiply(gate_and_up, normed_, thread);
 
-  // By sixteenths of a row, so that several threads share a single row.
-  const int64_t row_vectors = gate_.stride / 16;
-  const Span vectors = split(num_rows * row_vectors, thread, pool_.num_threads());
-  for (int64_t i = vectors.begin; i < vectors.end;) {
-    const int64_t r = i / row_vectors, begin = i % row_vectors * 16;
-    const int64_t count = std::min(vectors.end - i, row_vectors - i % row_vectors);
-    ops_.silu_mul(gate_.row(r) + begin, up_.row(r) + begin, count * 16, gated_.floats() + r * gated_.stride() + begin);
-    i += count;
-  }
-  quantise(gated_, w.ffn_down, thread);
+  each_row(num_rows, thread, [&](int64_t r) {
+    ops_.silu_mul(gate_.row(r), up_.row(r), gate_.stride, gated_.floats() + r * gated_.stride());
+    if (w.ffn_down.quantised) gated_.quantize_row(r, isa_);
+  });
   const MatmulJob down{&w.ffn_down, projected_.row(0), projected_.stride};
   multiply({&down, 1}, gated_, thread);
   each_row(num_rows, thread, [&](int64_t r) {

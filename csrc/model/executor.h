@@ -60,7 +60,6 @@ class Executor {
   void attend_and_project(const Selection& selection, int64_t layer, int thread);
   void feed_forward(const Selection& selection, int64_t layer, int thread);
   void multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread);
-  void quantise(Activations& x, const PackedMatrix& weights, int thread);
   template <class F> void each_row(int64_t num_rows, int thread, F f) const;
 
   const ModelConfig& config_;
