@@ -31,12 +31,18 @@ class Column:
     """One answer as it comes."""
 
     title: str
+    speed: str = ""
     text: Text = field(default_factory=Text)
 
     def panel(self, console: Console, width: int, height: int | None) -> Panel:
         """Return the answer in a frame; its end, if the frame has a height that is too small."""
         lines = self.text.wrap(console, width - 4)
-        return Panel(Group(*(lines if height is None else lines[2 - height :])), title=self.title, height=height)
+        return Panel(
+            Group(*(lines if height is None else lines[2 - height :])),
+            title=self.title,
+            subtitle=self.speed,
+            height=height,
+        )
 
 
 def side_by_side(columns: list[Column], console: Console, height: int | None = None) -> Table:
@@ -59,7 +65,7 @@ def answer(llm: LLM, prompt: str, params: SamplingParams, column: Column, live: 
             live.refresh()
             drawn_at = time.perf_counter()
         if chunk.output is not None:
-            column.title += f": {chunk.output.timing.tokens_per_s or 0:.1f} tokens/s"
+            column.speed = f"{chunk.output.timing.tokens_per_s or 0:.1f} tokens/s"
             live.refresh()
             return chunk.output
     raise AssertionError("the last chunk has the output")
@@ -73,7 +79,7 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=200)
     args = parser.parse_args()
 
-    console = Console()
+    console = Console(highlight=False)
     with loading(Console(stderr=True)) as resolver:
         target = load_model(args.target, resolver=resolver)
         draft = load_model(args.draft, resolver=resolver)
@@ -82,7 +88,7 @@ def main() -> int:
             llm.generate(args.prompt, SamplingParams(max_tokens=2))
 
     params = SamplingParams(max_tokens=args.max_tokens)
-    columns = [Column(f"{args.target} alone"), Column(f"with {args.draft} riding ahead")]
+    columns = [Column(f"{target.name} alone"), Column(f"with {draft.name} riding ahead")]
     with Live(
         console=console,
         auto_refresh=False,
