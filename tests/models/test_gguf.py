@@ -219,7 +219,8 @@ def test_bad_tensors_are_named(llama, tmp_path, name, values, said):
 
 
 def test_more_tokens_than_rows_are_refused(tmp_path):
-    tiny.write_gguf(tiny.build_model("llama", vocab_size=300), tmp_path / "m.gguf", tokenizer=tiny.build_tokenizer(384))
+    metadata = tiny.tokenizer_metadata(tiny.build_tokenizer(384))
+    tiny.write_gguf(tiny.build_model("llama", vocab_size=300), tmp_path / "m.gguf", metadata=metadata)
     with pytest.raises(ModelFileError, match="the tokenizer has 384 tokens, the embedding only 300 rows"):
         open_model(tmp_path / "m.gguf")
 

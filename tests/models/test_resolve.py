@@ -1,0 +1,45 @@
+"""From names to paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.errors import ModelFileError, UsageError
+from outrider.models import resolve as module
+from outrider.models.resolve import resolve
+
+
+def test_a_path_is_itself(tmp_path):
+    (tmp_path / "m.gguf").touch()
+    assert resolve(str(tmp_path / "m.gguf"), tmp_path) == tmp_path / "m.gguf"
+    assert resolve(str(tmp_path), tmp_path) == tmp_path
+
+
+def test_a_catalog_name_is_pulled_even_beside_a_file_of_that_name(tmp_path, monkeypatch):
+    pulled = []
+    monkeypatch.setattr(module, "pull", lambda model, cache, progress: pulled.append((model.name, cache)) or cache)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2-135m").mkdir()
+    resolve("smollm2-135m", tmp_path)
+    assert pulled == [("smollm2-135m", tmp_path)]
+    assert resolve("./smollm2-135m", tmp_path).samefile(tmp_path / "smollm2-135m")
+    assert len(pulled) == 1
+
+
+def test_a_hub_reference_goes_to_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.hub, "fetch", lambda reference: tmp_path / reference[3:])
+    assert resolve("hf:a/b@c/d.gguf", tmp_path) == tmp_path / "a/b@c/d.gguf"
+
+
+@pytest.mark.parametrize("reference", ["missing.gguf", "some/where", "~/no/such.gguf"])
+def test_a_missing_path_is_named(tmp_path, reference):
+    with pytest.raises(ModelFileError, match=f"there is no file {reference}"):
+        resolve(reference, tmp_path)
+
+
+def test_an_unknown_name_brings_near_ones(tmp_path):
+    with pytest.raises(UsageError, match=r"unknown model 'smollm-135m'; did you mean smollm2-135m\?") as caught:
+        resolve("smollm-135m", tmp_path)
+    assert "qwen2.5-coder-1.5b" in str(caught.value)
+    with pytest.raises(UsageError, match=r"unknown model 'xyz'; The catalog has"):
+        resolve("xyz", tmp_path)
