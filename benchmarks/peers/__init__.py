@@ -1,0 +1,1 @@
+"""Other engines, measured in the same run as ours."""

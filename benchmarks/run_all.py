@@ -1,0 +1,48 @@
+"""Runs every benchmark with its published settings and leaves the documents in benchmarks/results.
+
+    python -m benchmarks.run_all [NAME ...]
+
+About an hour and a half on two cores, and only worth it on a machine that does nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+TARGET, DRAFT, SMALL = "qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"
+HUMANEVAL = ["--families", "humaneval", "--per-family", "41", "--rounds", "1"]
+
+# Name of the result: the benchmark and its arguments.
+RUNS: dict[str, list[str]] = {
+    "verification-pass-1.5b": ["verification_pass", "--model", TARGET, "--context", "256", "4096"],
+    "verification-pass-0.5b": ["verification_pass", "--model", DRAFT],
+    "decoding-1.5b": ["decoding", "--target", TARGET],
+    "decoding-0.5b": ["decoding", "--target", DRAFT],
+    "decoding-smollm2": ["decoding", "--target", SMALL],
+    "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
+    "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", "--per-family", "4"],
+    "identity": ["identity", "--target", TARGET, "--draft", DRAFT],
+    "numerics-1.5b": ["numerics", "--model", TARGET],
+    "numerics-0.5b": ["numerics", "--model", DRAFT],
+    "numerics-smollm2": ["numerics", "--model", SMALL],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the benchmarks with their published settings.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; by default all")
+    names = parser.parse_args().names
+    unknown = [name for name in names if name not in RUNS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
+    for name in names or RUNS:
+        module, *options = RUNS[name]
+        command = [sys.executable, "-m", f"benchmarks.{module}", *options, "--out", f"benchmarks/results/{name}.json"]
+        print(" ".join(command), flush=True)
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
