@@ -43,10 +43,10 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.dev peers
-	$(BIN)/python benchmarks/run_all.py
+	$(BIN)/python -m benchmarks.run_all
 
 peers: $(VENV)/.tools
-	$(BIN)/python benchmarks/peers/setup.py
+	$(BIN)/python -m benchmarks.peers.setup
 
 clean:
 	rm -rf $(VENV) .peers build dist
