@@ -14,7 +14,8 @@ namespace outrider {
 namespace {
 
 // A step of a pass takes tens of microseconds, and waking a sleeping thread takes about as long.
-constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr auto kSpin = std::chrono::microseconds(5);
+constexpr auto kYield = std::chrono::microseconds(50);
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -24,17 +25,17 @@ inline void pause() {
 #endif
 }
 
-// Waits until value differs from old: spins, gives the processor away once in case the thread waited for needs it,
-// then sleeps.
+// Waits until value differs from old: spins; then spins on, but lets others run in between, among whom may be the very
+// thread waited for; then sleeps.
 void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto waited = start - start; waited < kYield; waited = std::chrono::steady_clock::now() - start) {
     for (int i = 0; i < 32; ++i) {
       if (value.load(std::memory_order_acquire) != old) return;
       pause();
     }
-  } while (std::chrono::steady_clock::now() < deadline);
-  std::this_thread::yield();
+    if (waited > kSpin) std::this_thread::yield();
+  }
   value.wait(old, std::memory_order_acquire);
 }
 

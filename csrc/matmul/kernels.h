@@ -59,6 +59,7 @@ struct KernelSet {
 
 extern const KernelSet kPortableKernels;
 extern const KernelSet kAvx2Kernels;
+extern const KernelSet kAvxVnniKernels;
 extern const KernelSet kAvx512Kernels;
 extern const KernelSet kAmxKernels;
 

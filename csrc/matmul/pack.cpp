@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -90,24 +91,32 @@ void pack_panel(WeightType type, int64_t first_row, int rows, int64_t num_in, co
   }
 }
 
+// The largest magnitude; infinity and NaN come out on top, since their bits do.
+float max_magnitude(const float* x, int n) {
+  uint32_t top = 0;
+  for (int i = 0; i < n; ++i) top = std::max(top, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(top);
+}
+
 // One group of 32 floats (n of them, the rest zero) as 8-bit codes with a float16 scale.
 void requantise_group(const float* x, int n, QuantBlock& out) {
-  float magnitude = 0;
-  for (int i = 0; i < n; ++i) {
-    if (!std::isfinite(x[i])) throw std::invalid_argument("a weight is not finite; it cannot be held in 8 bits");
-    magnitude = std::max(magnitude, std::fabs(x[i]));
-  }
+  const float magnitude = max_magnitude(x, n);
+  if (!std::isfinite(magnitude)) throw std::invalid_argument("a weight is not finite; it cannot be held in 8 bits");
   out.d = float_to_f16(magnitude / 127);
   // Among the smallest float16 numbers rounding down can lose half the range: take the next one up.
   if (f16_to_float(out.d) * 127.5f < magnitude) ++out.d;
   const float scale = f16_to_float(out.d);
   if (!std::isfinite(scale)) {
-    throw std::invalid_argument("a weight of " + std::to_string(magnitude) +
+    throw std::invalid_argument("a weight of magnitude " + std::to_string(magnitude) +
                                 " is beyond what 8-bit codes with a float16 scale can hold (8.3e6)");
   }
-  for (int i = 0; i < kGroup; ++i) {
-    const float ratio = scale > 0 && i < n ? std::nearbyintf(x[i] / scale) : 0.0f;
-    out.codes[i] = static_cast<uint8_t>(128 + static_cast<int>(std::clamp(ratio, -127.0f, 127.0f)));
+  std::memset(out.codes, 128, kGroup);
+  if (scale == 0) return;
+  // Adding 1.5 * 2^23 rounds to the nearest even integer and leaves it in the low bits.
+  constexpr float kMagic = 12582912.0f;
+  for (int i = 0; i < n; ++i) {
+    const float ratio = std::min(std::max(x[i] / scale, -127.0f), 127.0f);
+    out.codes[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(ratio + kMagic) + 128);
   }
 }
 
@@ -141,18 +150,29 @@ void pack_requantised(const Source& src, int64_t first_row, int rows, uint8_t* d
   pack_panel(WeightType::kQ8_0, first_row, rows, src.num_in, get_block, dst);
 }
 
-void pack_floats(const Source& src, WeightType as, int64_t first_row, int rows, uint8_t* dst) {
-  std::vector<float> values;
-  const int size = kLayouts[static_cast<int>(as)].element_bytes;
-  for (int c = 0; c < rows; ++c) {
-    const uint8_t* const row = src.bytes + (first_row + c) * src.row_bytes;
-    if (as != src.type) src.dequantise(first_row + c, values);
-    for (int64_t k = 0; k < src.num_in; ++k) {
-      uint8_t* const element = dst + (k * kColumns + c) * size;
-      if (as == src.type) std::memcpy(element, row + k * size, static_cast<size_t>(size));
-      else put_u16(element, float_to_bf16(values[static_cast<size_t>(k)]));
-    }
+// k by k the 16 columns; columns[c] points to n elements at any alignment.
+template <class Element>
+void interleave(const uint8_t* const (&columns)[kColumns], int rows, int64_t n, uint8_t* dst) {
+  constexpr int64_t kSize = sizeof(Element);
+  for (int64_t k = 0; k < n; ++k, dst += kColumns * kSize) {
+    for (int c = 0; c < rows; ++c) std::memcpy(dst + c * kSize, columns[c] + k * kSize, kSize);
   }
+}
+
+void pack_floats(const Source& src, WeightType as, int64_t first_row, int rows, uint8_t* dst) {
+  const uint8_t* columns[kColumns] = {};
+  std::vector<float> values;
+  std::vector<uint16_t> rounded[kColumns];
+  for (int c = 0; c < rows; ++c) {
+    columns[c] = src.bytes + (first_row + c) * src.row_bytes;
+    if (as == src.type) continue;
+    src.dequantise(first_row + c, values);
+    rounded[c].resize(values.size());
+    std::transform(values.begin(), values.end(), rounded[c].begin(), float_to_bf16);
+    columns[c] = reinterpret_cast<const uint8_t*>(rounded[c].data());
+  }
+  if (as == WeightType::kF32) interleave<float>(columns, rows, src.num_in, dst);
+  else interleave<uint16_t>(columns, rows, src.num_in, dst);
 }
 
 WeightType packed_type(WeightType type, PackAs as) {
