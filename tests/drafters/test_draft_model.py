@@ -66,6 +66,13 @@ def test_the_cache_follows_the_context_after_every_outcome(num_accepted):
     assert [fed[0] for fed in backend.fed[4:8]] == [2 if num_accepted == 4 else 1, 1, 1, 1]
 
 
+def test_the_cache_follows_a_context_that_grew_by_other_tokens():
+    drafter, _ = make()
+    drafter.propose([request([1, 2, 3])])
+    grown = [1, 2, 3, *((token_id + 1) % 9 for token_id in greedy([1, 2, 3], 3))]
+    assert drafter.propose([request(grown)])[0].token_ids == greedy(grown, 4)
+
+
 def test_a_context_that_has_not_grown_is_drafted_for_again():
     drafter, _ = make()
     first, second = (drafter.propose([request([1, 2, 3])])[0] for _ in range(2))

@@ -201,6 +201,11 @@ def test_requests_without_a_seed_draw_from_the_given_entropy():
     assert len({same_llm.generate("Hello", SAMPLED)[0].text for _ in range(3)}) == 3
 
 
+def test_every_seed_is_a_seed_zero_too():
+    params = SamplingParams(max_tokens=20, temperature=1.0, seed=0)
+    assert len({make(entropy=lambda: other).generate("Hello", params)[0].text for other in (1, 2, 3)}) == 1
+
+
 def test_a_draft_with_another_vocabulary_is_refused_with_examples():
     with pytest.raises(IncompatibleDraftError, match="2 of 259 ids differ"):
         make(toy_model(swapped=True))
