@@ -9,10 +9,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "formats/gguf.h"
+#include "formats/gguf_bindings.h"
 #include "model/model.h"
 #include "ops/ops.h"
 
@@ -89,57 +88,6 @@ std::vector<std::string> isa_names() {
   return names;
 }
 
-// --- GGUF ------------------------------------------------------------------------------------------------------------
-
-nb::object text(std::string_view bytes) {
-  PyObject* string = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
-  if (string == nullptr) throw nb::python_error();
-  return nb::steal(string);
-}
-
-const char* numpy_type(GgufType type) {
-  switch (type) {
-    case GgufType::kUint8: return "<u1";
-    case GgufType::kInt8: return "<i1";
-    case GgufType::kUint16: return "<u2";
-    case GgufType::kInt16: return "<i2";
-    case GgufType::kUint32: return "<u4";
-    case GgufType::kInt32: return "<i4";
-    case GgufType::kFloat32: return "<f4";
-    case GgufType::kBool: return "?";
-    case GgufType::kUint64: return "<u8";
-    case GgufType::kInt64: return "<i8";
-    case GgufType::kFloat64: return "<f8";
-    default: throw std::invalid_argument("arrays of arrays are not supported");
-  }
-}
-
-struct ToPython {
-  nb::object operator()(std::string_view string) const { return text(string); }
-  nb::object operator()(const GgufArray& array) const {
-    if (array.type == GgufType::kString) {
-      nb::list list;
-      for (const std::string_view string : array.strings) list.append(text(string));
-      return list;
-    }
-    const nb::bytes copy(array.bytes.data(), array.bytes.size());
-    return nb::module_::import_("numpy").attr("frombuffer")(copy, numpy_type(array.type));
-  }
-  template <class Number> nb::object operator()(Number number) const { return nb::cast(number); }
-};
-
-nb::tuple parse(const Bytes& file) {
-  const std::span<const uint8_t> bytes(file.data(), file.size());
-  const GgufFile parsed = parse_gguf(bytes);
-  nb::dict metadata;
-  for (const auto& [key, value] : parsed.metadata) metadata[text(key)] = std::visit(ToPython{}, value);
-  nb::list tensors;
-  for (const GgufTensor& tensor : parsed.tensors)
-    tensors.append(nb::make_tuple(text(tensor.name), tensor.type->name, nb::tuple(nb::cast(tensor.shape)),
-                                  tensor.data.data() - bytes.data(), tensor.data.size()));
-  return nb::make_tuple(metadata, tensors);
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -186,7 +134,7 @@ NB_MODULE(_core, m) {
 
   m.def("available_isas", &isa_names);
   m.def("argmax", &argmax, "logits"_a, "isa"_a = "");
-  m.def("parse_gguf", &parse, "file"_a);
+  bind_gguf(m);
 }
 
 }  // namespace outrider
