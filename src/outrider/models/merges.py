@@ -23,19 +23,19 @@ def checked_merges(merges: Iterable[Any], vocabulary: Mapping[str, int], source:
     Raises:
         ModelFileError: One does not join two tokens to a third, which the tokenizers library may not survive.
     """
-    pairs = [_pair(merge) for merge in merges]
+    pairs: list[Any] = [
+        tuple(merge.split(" ", 1)) if isinstance(merge, str) else tuple(merge) if isinstance(merge, list) else (merge,)
+        for merge in merges
+    ]
     for pair in pairs:
-        if not (pair[0] in vocabulary and pair[1] in vocabulary and pair[0] + pair[1] in vocabulary):
+        try:
+            left, right = pair
+            known = left in vocabulary and right in vocabulary and left + right in vocabulary
+        except (TypeError, ValueError):  # not two, or no strings
+            known = False
+        if not known:
             raise source.error(f"merge {shown(pair)} does not join two tokens to a third; convert the model anew")
     return pairs
-
-
-def _pair(merge: Any) -> tuple[str, str]:
-    """Return the two pieces of a merge; of anything else, two that no vocabulary has."""
-    parts = merge.split(" ", 1) if isinstance(merge, str) else merge
-    if isinstance(parts, (list, tuple)) and len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], str):
-        return parts[0], parts[1]
-    return shown(merge), ""
 
 
 def merges_from_scores(
