@@ -1,0 +1,53 @@
+"""Files through the native core against transformers: every role, permutation and rope rule in its place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from outrider.backends.base import Rows
+from outrider.backends.native import NativeBackend
+from outrider.models.open import open_model
+
+TOKENS = np.random.default_rng(3).integers(0, 384, 100).tolist()
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+
+
+def logits(path) -> np.ndarray:
+    model = open_model(path)
+    backend = NativeBackend.load(model.config, model.tensors, max_length=len(TOKENS), threads=1)
+    return backend.forward([Rows(backend.open_sequence(), TOKENS, len(TOKENS))]).copy()
+
+
+def assert_near(found: np.ndarray, reference) -> None:
+    """As in the native core's own tests: its cache is in half precision, so the median is held and the largest less."""
+    with torch.no_grad():
+        wanted = reference(torch.tensor([TOKENS])).logits[0].numpy()
+    error = np.abs(found - wanted) / wanted.std()
+    assert np.median(error) < 3e-4
+    assert error.max() < 2e-2
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+def test_both_formats_compute_what_transformers_computes(tmp_path, architecture, tied):
+    reference = tiny.build_model(architecture, tie_word_embeddings=tied)
+    tiny.write_gguf(reference, tmp_path / "m.gguf")
+    assert_near(logits(tmp_path / "m.gguf"), reference)
+    assert_near(logits(tiny.write_directory(reference, tmp_path / "m")), reference)
+
+
+@pytest.mark.parametrize("rules", [LLAMA3, LINEAR], ids=["llama3", "linear"])
+def test_rope_scaling_computes_what_transformers_computes(tmp_path, rules):
+    reference = tiny.build_model("llama", rope_parameters=rules)
+    assert_near(logits(tiny.write_directory(reference, tmp_path)), reference)
