@@ -30,6 +30,12 @@ def reference(logits, params):
             if mass >= params.top_p * total:
                 break
         kept = nucleus
+    if params.typical_p is not None and params.typical_p < 1:
+        law = weights[kept] / weights[kept].sum()
+        entropy = -(law * np.log(law)).sum()
+        places = sorted(range(len(kept)), key=lambda place: abs(-np.log(law[place]) - entropy))
+        mass = np.cumsum(law[places])
+        kept = [kept[place] for place in places[: int(np.searchsorted(mass, params.typical_p)) + 1]]
     probs = np.zeros(len(logits))
     probs[kept] = weights[kept] / weights[kept].sum()
     return probs
@@ -48,6 +54,10 @@ PARAMS = [
     {"min_p": 0.03, "top_k": 9, "top_p": 0.73},
     {"top_k": 4, "top_p": 0.83},
     {"min_p": 0.001, "top_p": 0.9999},
+    {"typical_p": 0.37},
+    {"typical_p": 0.97},
+    {"typical_p": 1.0},
+    {"typical_p": 0.61, "min_p": 0.03, "top_k": 9, "top_p": 0.73},
 ]
 
 
@@ -174,6 +184,18 @@ def test_min_p_compares_with_the_most_likely_token_at_the_temperature_used():
     assert law(logits, temperature=1.0, min_p=0.59).nonzero()[0].tolist() == [0, 1]
     assert law(logits, temperature=1.0, min_p=0.61).nonzero()[0].tolist() == [0]
     assert law(logits, temperature=2.0, min_p=0.61).nonzero()[0].tolist() == [0, 1, 2]
+
+
+def test_typical_p_may_leave_out_the_most_likely_token():
+    """Meister et al.: of (.6, .1, .1, .1, .1), with an entropy of 1.23, the tenths surprise by 2.3 and .6 by 0.51."""
+    logits = np.log([0.6, 0.1, 0.1, 0.1, 0.1])
+    assert law(logits, temperature=1.0, typical_p=0.5).nonzero()[0].tolist() == [0]
+    logits = np.log([0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])  # 1.75, 2.3 and 0.92
+    assert law(logits, temperature=1.0, typical_p=0.15).nonzero()[0].tolist() == [1, 2]
+
+
+def test_typical_p_looks_past_impossible_tokens():
+    assert law([-INF, 0, 0], temperature=1.0, typical_p=0.9).tolist() == [0, 0.5, 0.5]
 
 
 def test_limits_do_not_matter_to_a_greedy_law():

@@ -1,0 +1,51 @@
+"""Settings meet a vocabulary: what does not fit is refused by name."""
+
+import pytest
+from processed import Letters
+
+from outrider.errors import UsageError
+from outrider.sampling import SamplingParams, compile_params
+
+
+def compiled(**settings):
+    return compile_params(SamplingParams(**settings), vocab_size=26, eos_ids={25, 24}, encoder=Letters())
+
+
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [
+        ("logit_bias", {"logit_bias": {3: 1.0, 26: 1.0}}),
+        ("allowed_token_ids", {"allowed_token_ids": (3, 26)}),
+        ("stop_token_ids", {"stop_token_ids": (26,)}),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused_by_name(field, settings):
+    with pytest.raises(UsageError, match=f"{field} has token id 26; the model's vocabulary has ids 0 to 25"):
+        compiled(**settings)
+
+
+def test_settings_that_leave_nothing_to_say_are_refused():
+    with pytest.raises(UsageError, match=r"allowed_token_ids \(25, 3\) all end the answer, and min_tokens is 1"):
+        compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,), min_tokens=1)
+    assert compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,)).allowed_ids.tolist() == [25, 3]
+
+
+def test_ends_are_the_models_and_the_callers():
+    assert compiled(stop_token_ids=(3, 25)).end_ids.tolist() == [3, 24, 25]
+
+
+def test_bad_words_are_spelled_with_and_without_a_space_once_each():
+    assert compiled(bad_words=("ab", " ab", "c")).bad_words == ((0, 1), (2,))
+
+    class Spaces(Letters):
+        def encode(self, text, *, add_special=True):
+            assert not add_special
+            return [ord(character) - 97 if character != " " else 9 for character in text]
+
+    params = SamplingParams(bad_words=("ab",))
+    assert compile_params(params, vocab_size=26, eos_ids=(), encoder=Spaces()).bad_words == ((0, 1), (9, 0, 1))
+
+
+def test_a_bad_word_without_tokens_is_refused():
+    with pytest.raises(UsageError, match="bad_words has ' ', of which the tokenizer makes no token"):
+        compiled(bad_words=("a", " "))

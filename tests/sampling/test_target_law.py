@@ -1,0 +1,44 @@
+"""Log probabilities are those of the law that tokens are chosen from."""
+
+import math
+
+import numpy as np
+import pytest
+
+from outrider.sampling import SamplingParams, TargetLaw
+from outrider.sampling.target_law import plain_probs, token_logprobs
+
+LOGITS = np.log(np.array([[1, 4, 4, 1], [7, 1, 1, 1]], dtype=np.float32))
+
+
+def test_logprobs_are_those_of_the_law_with_its_temperature_and_limits():
+    law = TargetLaw(LOGITS, SamplingParams(temperature=0.5, top_k=3, logprobs=2))
+    one = law.logprobs(0, 2)
+    assert one.logprob == pytest.approx(math.log(16 / 33))
+    assert [token_id for token_id, _ in one.top] == [1, 2]
+    assert one.top[1][1] == one.logprob == math.log(law.probs[0, 2])
+    assert law.logprobs(1, 0).logprob == math.log(law.probs[1, 0])
+
+
+def test_greedy_logprobs_are_at_temperature_one_not_of_the_certainty():
+    """llama.cpp#27972: 0.0 for every token."""
+    one = TargetLaw(LOGITS, SamplingParams(top_k=1, logprobs=3)).logprobs(0, 1)
+    assert one.logprob == pytest.approx(math.log(0.4))
+    assert [token_id for token_id, _ in one.top] == [1, 2, 0]
+
+
+def test_nobody_asked():
+    assert TargetLaw(LOGITS, SamplingParams()).logprobs(0, 1) is None
+
+
+@pytest.mark.parametrize(("num_top", "expected"), [(0, []), (1, [1]), (2, [1, 2]), (3, [1, 2, 0]), (9, [1, 2, 0])])
+def test_top_is_the_likeliest_lowest_id_first_and_nothing_impossible(num_top, expected):
+    probs = np.array([0.2, 0.4, 0.4, 0.0])
+    one = token_logprobs(probs, 3, num_top)
+    assert one.logprob == -math.inf
+    assert [token_id for token_id, _ in one.top] == expected
+    assert token_logprobs(probs, 0, num_top).logprob == math.log(0.2)
+
+
+def test_plain_probs_are_a_softmax():
+    assert plain_probs(LOGITS[0]) == pytest.approx([0.1, 0.4, 0.4, 0.1])
