@@ -133,6 +133,18 @@ def test_it_stops_after_a_token_that_ends_the_text():
     assert draft.token_ids == token_ids[:2]
 
 
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED])
+def test_it_stops_once_it_is_no_longer_confident_but_takes_nothing_back(params):
+    in_full = make()[0].propose([request([1, 2, 3], 8, params)])[0]
+    confidence = 1.0
+    for length in range(1, 9):
+        confidence *= float(max(exact_probs(MODEL, [1, 2, 3, *in_full.token_ids[: length - 1]])))
+        for min_confidence, expected in ((confidence * 1.01, length), (confidence * 0.99, length + 1)):
+            drafter, _ = make(min_confidence=min_confidence)
+            (draft,) = drafter.propose([request([1, 2, 3], 8, params)])
+            assert draft.token_ids == in_full.token_ids[:expected]
+
+
 def test_requests_share_passes_and_do_not_see_each_other():
     drafter, backend = make()
     contexts = [[1], [2, 3, 4], [5, 6]]

@@ -40,13 +40,15 @@ class SameCoins:
         return self.coins.draw([Fraction(float(weight)) for weight in weights])
 
 
-def draft_model(seed, **sizes):
-    return DraftModelDrafter(ToyBackend(HashLM(seed=seed, **sizes)), vocab_size=3, name="toy")
+def draft_model(seed, *, min_confidence=0.0, **sizes):
+    backend = ToyBackend(HashLM(seed=seed, **sizes))
+    return DraftModelDrafter(backend, vocab_size=3, name="toy", min_confidence=min_confidence)
 
 
 DRAFTERS = {
     "none": lambda: None,
     "draft model": lambda: draft_model(9, vocab_size=3),
+    "draft model that stops in doubt": lambda: draft_model(9, vocab_size=3, min_confidence=0.5),
     "draft model with tokens it never says": lambda: draft_model(2, vocab_size=3, min_weight=0),
     "the target itself": lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=3, name="toy"),
     "wider vocabulary": lambda: draft_model(9, vocab_size=5),

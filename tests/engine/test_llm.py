@@ -17,8 +17,7 @@ SAMPLED = SamplingParams(max_tokens=20, temperature=1.0)
 
 
 def make(draft=None, **options):
-    ticks = count()
-    return LLM(toy_model(), draft, **{"clock": lambda: float(next(ticks)), **options})
+    return LLM(toy_model(), draft, **options)
 
 
 DRAFTS = {
@@ -77,7 +76,7 @@ def test_what_spells_a_control_token_in_a_prompt_is_text():
 
 
 def test_a_stream_is_the_answer_piece_by_piece():
-    llm = make(toy_model(), num_speculative_tokens=3)
+    llm = LLM(toy_model(is_sharp=True), toy_model(is_sharp=True), num_speculative_tokens=3)
     chunks = list(llm.stream("Hello \U0001f642", GREEDY))
     (whole,) = llm.generate("Hello \U0001f642", GREEDY)
     assert "".join(chunk.text for chunk in chunks) == whole.text
@@ -120,7 +119,8 @@ def test_a_stream_that_is_dropped_frees_its_caches():
 
 
 def test_the_document_has_the_promised_fields():
-    llm = make(toy_model(name="small"), num_speculative_tokens=3)
+    target, draft, ticks = toy_model(is_sharp=True), toy_model(is_sharp=True, name="small"), count()
+    llm = LLM(target, draft, num_speculative_tokens=3, clock=lambda: float(next(ticks)))
     (answer,) = llm.generate("Hello", SamplingParams(max_tokens=9))
     document = json.loads(json.dumps(answer.to_json()))
     timing = document.pop("timing")
@@ -195,7 +195,7 @@ def test_the_default_length_depends_on_the_drafter():
 
 
 def test_requests_without_a_seed_draw_from_the_given_entropy():
-    texts = [make(entropy=lambda: seed).generate("Hello", SAMPLED)[0].text for seed in (1, 1, 2)]
+    texts = [make(entropy=lambda seed=seed: seed).generate("Hello", SAMPLED)[0].text for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     same_llm = LLM(toy_model())
     assert len({same_llm.generate("Hello", SAMPLED)[0].text for _ in range(3)}) == 3
@@ -203,7 +203,7 @@ def test_requests_without_a_seed_draw_from_the_given_entropy():
 
 def test_every_seed_is_a_seed_zero_too():
     params = SamplingParams(max_tokens=20, temperature=1.0, seed=0)
-    assert len({make(entropy=lambda: other).generate("Hello", params)[0].text for other in (1, 2, 3)}) == 1
+    assert len({make(entropy=lambda other=other: other).generate("Hello", params)[0].text for other in (1, 2, 3)}) == 1
 
 
 def test_a_draft_with_another_vocabulary_is_refused_with_examples():

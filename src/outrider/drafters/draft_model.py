@@ -36,6 +36,7 @@ class _Branch:
     pending_ids: Sequence[int]  # to be fed before the next token can be chosen
     probs: Probs | None  # [max_tokens, vocab_size], row i the law that token i was drawn from; None if not drawn
     token_ids: list[int] = field(default_factory=list)
+    confidence: float = 1.0  # the estimated chance that all of them are accepted
 
     def to_draft(self) -> Draft:
         return Draft(tuple(self.token_ids), None if self.probs is None else self.probs[: len(self.token_ids)])
@@ -55,13 +56,25 @@ class DraftModelDrafter:
             probability zero.
         name: For people and for the result document.
         stop_ids: Tokens after which drafting on is pointless, such as end of sequence.
+        min_confidence: Draft on only while the chance that all draft tokens so far are accepted is at least this, as
+            estimated by the largest probability of each law. Only whether to go on depends on it; a token once chosen
+            is never taken back, so the target's law is safe. 0 always drafts as many tokens as are asked for.
     """
 
-    def __init__(self, backend: Backend, *, vocab_size: int, name: str, stop_ids: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        vocab_size: int,
+        name: str,
+        stop_ids: Collection[int] = (),
+        min_confidence: float = 0.0,
+    ) -> None:
         self.name = name
         self._backend = backend
         self._vocab_size = vocab_size
         self._stop_ids = frozenset(stop_ids)
+        self._min_confidence = min_confidence
         self._caches: dict[int, _Cache] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
@@ -105,7 +118,9 @@ class DraftModelDrafter:
         return _Branch(request, cache, request.context_ids[cache.num_confirmed :], probs)
 
     def _can_grow(self, branch: _Branch) -> bool:
-        if len(branch.token_ids) >= branch.request.max_tokens or self._stop_ids.intersection(branch.token_ids[-1:]):
+        if len(branch.token_ids) >= branch.request.max_tokens or branch.confidence < self._min_confidence:
+            return False
+        if self._stop_ids.intersection(branch.token_ids[-1:]):
             return False
         length = self._backend.length(branch.cache.sequence_id) + len(branch.pending_ids)
         return length <= self._backend.max_length and max(branch.pending_ids) < self._backend.vocab_size
@@ -127,10 +142,12 @@ class DraftModelDrafter:
             return False
         if branch.probs is None:
             token_id = int(greedy_token_ids(shaped)[0])
+            branch.confidence /= float(np.exp(shaped[0] - shaped[0, token_id]).sum())
         else:
             law = branch.probs[len(branch.token_ids)]
             law[:] = target_probs(shaped, shaper.params)[0]
             token_id = branch.request.coins.draw(law)
+            branch.confidence *= float(law.max())
         branch.token_ids.append(token_id)
         branch.pending_ids = [token_id]
         return True
