@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tiny
 from texts import HARD_TEXTS
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
@@ -252,3 +252,11 @@ def test_pre_tokenizers_that_are_not_ours_still_work(tmp_path):
     )
     tokenizer, _ = open_tokenizer(write(tmp_path, backend))
     assert tokenizer.encode("ab 123") == backend.encode("ab 123").ids
+
+
+def test_a_rule_that_never_ends_is_an_error_of_the_models(tmp_path):
+    backend = tiny.build_tokenizer()
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), behavior="isolated")
+    tokenizer, _ = open_tokenizer(write(tmp_path, backend))
+    with pytest.raises(ModelFileError, match="gives up on a text of 41 characters"):
+        tokenizer.encode("a" * 40 + "b")

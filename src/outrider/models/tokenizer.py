@@ -161,12 +161,13 @@ class Tokenizer:
 
         Raises:
             UsageError: The text holds a lone surrogate and so is not Unicode.
+            ModelFileError: The model's own rule for cutting text never ends on this one.
         """
         backend = self._parsing if parse_special else self._literal
         if erase:
             backend = _sharing_model(self._parsing, literal=not parse_special, erase=erase)
         _check_unicode(text)
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        ids = _ids_of(backend, text)
         return [*self._prefix, *ids, *self._suffix] if add_special else ids
 
     def decode(self, token_ids: Iterable[int]) -> str:
@@ -262,6 +263,16 @@ def _sharing_model(backend: tokenizers.Tokenizer, *, literal: bool, erase: str =
     add_tokens(result, backend.get_added_tokens_decoder().items())
     result.encode_special_tokens = literal
     return result
+
+
+def _ids_of(backend: tokenizers.Tokenizer, text: str) -> list[int]:
+    try:
+        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # which is no Exception and cannot be imported
+            raise
+        raise ModelFileError(f"the tokenizer gives up on a text of {len(text)} characters: {error}") from error
+    return ids
 
 
 def _check_unicode(text: str) -> None:
