@@ -254,6 +254,24 @@ def test_pre_tokenizers_that_are_not_ours_still_work(tmp_path):
     assert tokenizer.encode("ab 123") == backend.encode("ab 123").ids
 
 
+def test_a_post_processor_cannot_add_what_does_not_exist(tmp_path):
+    backend = tiny.build_tokenizer()
+    backend.post_processor = processors.TemplateProcessing(single="<x> $A", special_tokens=[("<x>", 10**6)])
+    with pytest.raises(ModelFileError, match="post_processor adds id 1000000; the vocabulary has ids 0 to 383"):
+        open_tokenizer(write(tmp_path, backend))
+
+
+def test_a_gap_in_the_ids_is_padding_and_no_special_token(tmp_path):
+    pieces = [chr(code) for code in range(0x21, 0x7F)]
+    backend = Backend(models.BPE(vocab={piece: 2 * i for i, piece in enumerate(pieces)}, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer, _ = open_tokenizer(write(tmp_path, backend))
+    assert (tokenizer.bos_id, tokenizer.eos_ids) == (None, frozenset())
+    assert tokenizer.token_bytes(1) == b""
+    assert tokenizer.decode(tokenizer.encode("ab")) == "ab"
+
+
 def test_a_rule_that_never_ends_is_an_error_of_the_models(tmp_path):
     backend = tiny.build_tokenizer()
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), behavior="isolated")

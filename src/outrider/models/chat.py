@@ -85,10 +85,10 @@ def _broken(value: Any, spellings: SpecialSpellings, breaker: str) -> Any:
 
 
 def _unused_character(*values: Any) -> str:
-    used = {char for text in _strings(values) for char in text if ord(char) >= _NONCHARACTERS[0]}
-    for code in _NONCHARACTERS:
-        if chr(code) not in used:
-            return chr(code)
+    texts = list(_strings(values))
+    for char in map(chr, _NONCHARACTERS):
+        if not any(char in text for text in texts):
+            return char
     raise UsageError("the messages hold every noncharacter of Unicode; remove those from U+FDD0 to U+FDEF")
 
 

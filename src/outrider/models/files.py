@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class ModelFiles:
             "file_bytes": self.file_bytes,
             "fingerprint": self.fingerprint,
             "quantisation": self.quantisation,
-            "parameters": sum(int(np.prod(tensor.shape, dtype=np.int64)) for tensor in self.tensors),
+            "parameters": sum(math.prod(tensor.shape) for tensor in self.tensors),
             "context_length": config.context_length,
             "hidden_size": config.hidden_size,
             "num_layers": config.num_layers,

@@ -46,7 +46,7 @@ def open_gguf(path: Path) -> ModelFiles:
     config = _read_config(metadata, architecture, tensors)
     tokenizer = build_tokenizer(metadata)
     return ModelFiles(
-        name=printable(metadata.text("general.name", path.stem)),
+        name=printable(metadata.text("general.name", "") or path.stem),
         path=path,
         config=config,
         tensors=assign_roles(architecture, "gguf", tensors, config, path),

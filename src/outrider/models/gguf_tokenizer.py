@@ -38,16 +38,16 @@ def build_tokenizer(metadata: Fields) -> Tokenizer:
             "use another model"
         )
     _add_tokens(backend, pieces, kinds)
-    bos_id, eos_id = _special_id(metadata, "bos", len(pieces)), _special_id(metadata, "eos", len(pieces))
-    ends = {eos_id, *(_special_id(metadata, name, len(pieces)) for name in ("eot", "eom"))} - {None}
-    ends |= {i for i in np.flatnonzero(kinds == TokenKind.CONTROL).tolist() if pieces[i] in END_PIECES}
+    bos_id, eos_id, *others = (_special_id(metadata, name, len(pieces)) for name in ("bos", "eos", "eot", "eom"))
+    named_ends = [token_id for token_id in (eos_id, *others) if token_id is not None]
+    control = np.flatnonzero(kinds == TokenKind.CONTROL).tolist()
     return Tokenizer(
         backend,
         pieces,
         kinds.tolist(),
         "byte_level" if kind == "gpt2" else "sentencepiece",
         bos_id=bos_id,
-        eos_ids=[token_id for token_id in ends if token_id is not None],
+        eos_ids=[*named_ends, *(token_id for token_id in control if pieces[token_id] in END_PIECES)],
         prefix_ids=_around(metadata, "add_bos_token", bos_id, default=add_bos),
         suffix_ids=_around(metadata, "add_eos_token", eos_id, default=False),
     )

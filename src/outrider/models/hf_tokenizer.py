@@ -36,7 +36,7 @@ def open_tokenizer(directory: Path) -> tuple[Tokenizer, ChatTemplate | None]:
     added = _added_tokens(data)
     backend = _build(data, added)
     pieces, kinds, spelling = _vocabulary(data, backend, added)
-    ids = {piece: token_id for token_id, piece in enumerate(pieces)}
+    ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece}
     bos, eos = _token_text(settings, "bos_token"), _token_text(settings, "eos_token")
     bos_id = ids.get(bos)
     if bos_id is None:
@@ -45,7 +45,7 @@ def open_tokenizer(directory: Path) -> tuple[Tokenizer, ChatTemplate | None]:
     for name in ("config.json", "generation_config.json"):
         eos_ids.update(_ids(_optional(directory / name), "eos_token_id", len(pieces)))
     eos_ids.update(ids[piece] for piece in END_PIECES & ids.keys() if kinds[ids[piece]] == TokenKind.CONTROL)
-    prefix, suffix = _surroundings(backend)
+    prefix, suffix = _surroundings(data, backend, len(pieces))
     tokenizer = Tokenizer(
         backend,
         pieces,
@@ -91,10 +91,13 @@ def _forced(settings: Fields, key: str, token_id: int | None, found: list[int]) 
     return [token_id, *rest] if key == "add_bos_token" else [*rest, token_id]
 
 
-def _surroundings(backend: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+def _surroundings(data: Fields, backend: tokenizers.Tokenizer, vocab_size: int) -> tuple[list[int], list[int]]:
+    """Return what the post-processor puts before and after a text, found by letting it."""
     encoding = backend.encode("a", add_special_tokens=True)
     plain = [position for position, special in enumerate(encoding.special_tokens_mask) if not special]
     first, last = (plain[0], plain[-1]) if plain else (len(encoding.ids), len(encoding.ids))
+    if max(encoding.ids, default=0) >= vocab_size:
+        raise data.error(f"post_processor adds id {max(encoding.ids)}; the vocabulary has ids 0 to {vocab_size - 1}")
     return encoding.ids[:first], encoding.ids[last + 1 :]
 
 
