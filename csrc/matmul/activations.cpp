@@ -61,26 +61,34 @@ void Activations::set_shape(int64_t num_rows, int64_t num_in) {
   for (int64_t r = 0; r < num_rows; ++r) std::memset(floats() + r * b.stride + num_in, 0, padding);
 }
 
-void Activations::quantize_row(int64_t r, Isa isa) { quantize_row_with(kernel_set(isa, num_rows()), *this, r); }
+void Activations::quantize_columns(int64_t begin, int64_t end, Isa isa) {
+  quantize_columns_with(kernel_set(isa, num_rows()), *this, begin, end);
+}
 
-void quantize_row_with(const KernelSet& kernels, const Activations& x, int64_t row) {
+void quantize_columns_with(const KernelSet& kernels, const Activations& x, int64_t begin, int64_t end) {
   const Activations::Buffers& b = x.buffers();
-  if (row < 0 || row >= b.num_rows) {
-    throw std::invalid_argument("row " + std::to_string(row) + " is not one of " + std::to_string(b.num_rows));
+  if (begin < 0 || end > b.stride || begin % kGroup != 0 || end % kGroup != 0) {
+    throw std::invalid_argument("columns " + std::to_string(begin) + " to " + std::to_string(end) +
+                                " are no groups of rows of " + std::to_string(b.stride));
   }
-  const int64_t first = row / kernels.rows_per_block * kernels.rows_per_block;
-  const int64_t rows = std::min<int64_t>(kernels.rows_per_block, b.num_rows - first);
-  const int64_t index = row - first;
-  const RowBlock block = b.block(first, static_cast<int>(rows));
-  QuantizedRow out;
-  out.codes = const_cast<int8_t*>(block.codes) + (kernels.interleaved ? 16 * index : index * b.stride);
-  out.code_step = kernels.interleaved ? 16 * rows : 16;
-  out.scales = const_cast<float*>(block.scales) + index;
-  out.scaled_sums = const_cast<float*>(block.scaled_sums) + index;
-  out.neg_sums = const_cast<int32_t*>(block.neg_sums) + index;
-  out.neg_half_sums = const_cast<int32_t*>(block.neg_half_sums) + index;
-  out.step = rows;
-  kernels.quantize_row(block.floats + index * b.stride, b.stride, out);
+  if (begin >= end) return;
+  const int64_t group = begin / kGroup;
+  for (int64_t row = 0; row < b.num_rows; ++row) {
+    const int64_t first = row / kernels.rows_per_block * kernels.rows_per_block;
+    const int64_t rows = std::min<int64_t>(kernels.rows_per_block, b.num_rows - first);
+    const int64_t index = row - first;
+    const RowBlock block = b.block(first, static_cast<int>(rows));
+    const int64_t code_step = kernels.interleaved ? 16 * rows : 16;
+    const int64_t first_code = (kernels.interleaved ? 16 * index : index * b.stride) + 2 * group * code_step;
+    const QuantizedRow out{.codes = const_cast<int8_t*>(block.codes) + first_code,
+                           .code_step = code_step,
+                           .scales = const_cast<float*>(block.scales) + index + group * rows,
+                           .scaled_sums = const_cast<float*>(block.scaled_sums) + index + group * rows,
+                           .neg_sums = const_cast<int32_t*>(block.neg_sums) + index + group * rows,
+                           .neg_half_sums = const_cast<int32_t*>(block.neg_half_sums) + index + 2 * group * rows,
+                           .step = rows};
+    kernels.quantize_row(block.floats + index * b.stride + begin, end - begin, out);
+  }
 }
 
 }  // namespace outrider

@@ -33,9 +33,9 @@ struct Activations::Buffers {
   }
 };
 
-// The kernels for a pass of num_rows rows: quantize_row and matmul must agree on them.
+// The kernels for a pass of num_rows rows: quantize_columns and matmul must agree on them.
 const KernelSet& kernel_set(Isa isa, int64_t num_rows);
-void quantize_row_with(const KernelSet& kernels, const Activations& x, int64_t row);
+void quantize_columns_with(const KernelSet& kernels, const Activations& x, int64_t begin, int64_t end);
 void matmul_with(const KernelSet& kernels, std::span<const MatmulJob> jobs, const Activations& x, int thread,
                  int num_threads);
 

@@ -103,7 +103,7 @@ class BestTimes {
 void fill(Activations& x, int64_t rows, int64_t num_in, Isa isa) {
   x.set_shape(rows, num_in);
   for (int64_t j = 0; j < rows * x.stride(); ++j) x.floats()[j] = static_cast<float>(j % 7) - 3;
-  for (int64_t r = 0; r < rows; ++r) x.quantize_row(r, isa);
+  x.quantize_columns(0, x.stride(), isa);
 }
 
 void measure(const WeightTypeInfo& info, Shape shape, Isa isa, ThreadPool& pool, bool first) {

@@ -42,8 +42,9 @@ class Activations {
   void set_shape(int64_t num_rows, int64_t num_in);
   int64_t num_rows() const;
   int64_t num_in() const;
-  // Quantises row r; callers share the rows among threads. A row with a value that is not finite gets scales of NaN.
-  void quantize_row(int64_t r, Isa isa);
+  // Quantises columns [begin, end) of all rows, both multiples of 32; the threads of a pass share the columns, since
+  // the rows lie interleaved. A value that is not finite makes scales of its row NaN, and so all results of the row.
+  void quantize_columns(int64_t begin, int64_t end, Isa isa);
 
   // Internal to the room from here on.
   struct Buffers;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 namespace outrider {
 
@@ -15,19 +17,21 @@ Executor::Executor(const ModelConfig& config, const Weights& weights, const KvCa
       barrier_(pool.num_threads()),
       residual_(config.hidden_size),
       after_attention_(config.hidden_size),
+      projected_(config.hidden_size),
       q_(config.q_size()),
       k_(config.kv_size()),
       v_(config.kv_size()),
-      projected_(config.hidden_size),
       gate_(config.intermediate_size),
       up_(config.intermediate_size),
       cos_(static_cast<int64_t>(config.rope_inv_freq.size())),
       sin_(static_cast<int64_t>(config.rope_inv_freq.size())),
       normed_(kMaxRows, config.hidden_size),
       attended_(kMaxRows, config.q_size()),
-      gated_(kMaxRows, config.intermediate_size) {
-  for (int i = 0; i < pool.num_threads(); ++i)
-    scratch_.emplace_back(attention_scratch(config.head_dim) * sizeof(float));
+      gated_(kMaxRows, config.intermediate_size),
+      in_order_(kMaxRows) {
+  const int64_t scratch = std::max(attention_scratch(config.head_dim), residual_.stride);
+  for (int i = 0; i < pool.num_threads(); ++i) scratch_.emplace_back(scratch * sizeof(float));
+  std::iota(in_order_.begin(), in_order_.end(), 0);
 }
 
 void Executor::run(std::span<const Row> rows, float* logits) {
@@ -57,9 +61,8 @@ void Executor::run(std::span<const Row> rows, float* logits) {
   pool_.run([&](int thread) noexcept {
     attend_and_project(wanted, last, thread);
     feed_forward(wanted, last, thread);
-    each_row(num_wanted, thread, [&](int64_t r) {
-      norm(residual_.row(r), weights_.output_norm, r, weights_.output.quantised);
-    });
+    add_and_norm({in_order_.data(), wanted.rows.size()}, after_attention_, projected_, residual_,
+                 weights_.output_norm, weights_.output.quantised, thread);
     barrier_.arrive_and_wait();
     const MatmulJob job{&weights_.output, logits, config_.vocab_size};
     matmul({&job, 1}, normed_, isa_, thread, pool_.num_threads());
@@ -112,9 +115,10 @@ void Executor::add_tasks(Selection& selection, std::span<const Row> rows, int64_
 
 // --- the steps -------------------------------------------------------------------------------------------------------
 
-template <class F> void Executor::each_row(int64_t num_rows, int thread, F f) const {
-  const Span span = split(num_rows, thread, pool_.num_threads());
-  for (int64_t r = span.begin; r < span.end; ++r) f(r);
+// A thread's share of the columns of x, whole cache lines of its codes.
+Span Executor::columns_of(const Activations& x, int thread) const {
+  const Span lines = split(x.stride() / 64, thread, pool_.num_threads());
+  return {64 * lines.begin, 64 * lines.end};
 }
 
 void Executor::multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread) {
@@ -123,30 +127,42 @@ void Executor::multiply(std::span<const MatmulJob> jobs, const Activations& x, i
   barrier_.arrive_and_wait();
 }
 
-void Executor::norm(const float* x, const std::vector<float>& weight, int64_t row, bool quantise) {
-  float* y = normed_.floats() + row * normed_.stride();
-  ops_.rms_norm(x, weight.data(), config_.hidden_size, static_cast<float>(config_.norm_eps), y);
-  if (quantise) normed_.quantize_row(row, isa_);
+// Every thread adds and squares whole rows, which takes less time than meeting again, but keeps only its own columns.
+void Executor::add_and_norm(std::span<const int64_t> rows, Matrix& x, Matrix& delta, Matrix& sum,
+                            const std::vector<float>& weight, bool quantise, int thread) {
+  const Span columns = columns_of(normed_, thread);
+  const int64_t begin = columns.begin, count = std::min(columns.end, x.stride) - begin;
+  if (count <= 0) return;
+  float* whole = scratch_[thread].as<float>();
+  for (size_t r = 0; r < rows.size(); ++r) {
+    ops_.add(x.row(rows[r]), delta.row(r), x.stride, whole);
+    const float scale = ops_.rms_scale(whole, config_.hidden_size, static_cast<float>(config_.norm_eps));
+    std::memcpy(sum.row(r) + begin, whole + begin, count * sizeof(float));
+    ops_.scale(whole + begin, scale, weight.data() + begin, count, normed_.floats() + r * normed_.stride() + begin);
+  }
+  if (quantise) normed_.quantize_columns(columns.begin, columns.end, isa_);
 }
 
 void Executor::embed(std::span<const Row> rows, int thread) {
-  each_row(static_cast<int64_t>(rows.size()), thread, [&](int64_t r) {
-    weights_.embed(rows[r].token, residual_.row(r));
+  const Span share = split(static_cast<int64_t>(rows.size()), thread, pool_.num_threads());
+  for (int64_t r = share.begin; r < share.end; ++r) {
+    weights_.embed(rows[r].token, after_attention_.row(r));
+    std::fill_n(projected_.row(r), projected_.stride, 0.0f);
     float *cos = cos_.row(r), *sin = sin_.row(r);
     for (size_t i = 0; i < config_.rope_inv_freq.size(); ++i) {
       const double angle = static_cast<double>(rows[r].position) * config_.rope_inv_freq[i];
       cos[i] = static_cast<float>(std::cos(angle));
       sin[i] = static_cast<float>(std::sin(angle));
     }
-  });
+  }
+  barrier_.arrive_and_wait();
 }
 
 void Executor::keys_and_values(std::span<const Row> rows, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
   if (thread == 0) next_task_.store(0, std::memory_order_relaxed);  // used after the barriers below
-  const bool quantised = w.attn_q.quantised || w.attn_k.quantised || w.attn_v.quantised;
-  each_row(static_cast<int64_t>(rows.size()), thread,
-           [&](int64_t r) { norm(residual_.row(r), w.attn_norm, r, quantised); });
+  add_and_norm({in_order_.data(), rows.size()}, after_attention_, projected_, residual_, w.attn_norm,
+               w.attn_q.quantised || w.attn_k.quantised || w.attn_v.quantised, thread);
   const MatmulJob jobs[] = {
       {&w.attn_q, q_.row(0), q_.stride}, {&w.attn_k, k_.row(0), k_.stride}, {&w.attn_v, v_.row(0), v_.stride}};
   multiply(jobs, normed_, thread);
@@ -192,31 +208,27 @@ void Executor::attend_and_project(const Selection& selection, int64_t layer, int
     ops_.attend(task, scratch_[thread].as<float>());
   }
   barrier_.arrive_and_wait();
-  if (w.attn_output.quantised)
-    each_row(attended_.num_rows(), thread, [&](int64_t r) { attended_.quantize_row(r, isa_); });
+  const Span columns = columns_of(attended_, thread);
+  if (w.attn_output.quantised) attended_.quantize_columns(columns.begin, columns.end, isa_);
   const MatmulJob job{&w.attn_output, projected_.row(0), projected_.stride};
   multiply({&job, 1}, attended_, thread);
 }
 
+// Leaves the two terms of the residual stream, whose sum is taken where it is needed next.
 void Executor::feed_forward(const Selection& selection, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
-  const auto num_rows = static_cast<int64_t>(selection.rows.size());
-  each_row(num_rows, thread, [&](int64_t r) {
-    ops_.add(residual_.row(selection.rows[r]), projected_.row(r), residual_.stride, after_attention_.row(r));
-    norm(after_attention_.row(r), w.ffn_norm, r, w.ffn_gate.quantised || w.ffn_up.quantised);
-  });
+  add_and_norm(selection.rows, residual_, projected_, after_attention_, w.ffn_norm,
+               w.ffn_gate.quantised || w.ffn_up.quantised, thread);
   const MatmulJob gate_and_up[] = {{&w.ffn_gate, gate_.row(0), gate_.stride}, {&w.ffn_up, up_.row(0), up_.stride}};
   multiply(gate_and_up, normed_, thread);
 
-  each_row(num_rows, thread, [&](int64_t r) {
-    ops_.silu_mul(gate_.row(r), up_.row(r), gate_.stride, gated_.floats() + r * gated_.stride());
-    if (w.ffn_down.quantised) gated_.quantize_row(r, isa_);
-  });
+  const Span columns = columns_of(gated_, thread);
+  const int64_t begin = columns.begin, count = std::min(columns.end, gate_.stride) - begin;
+  for (int64_t r = 0; count > 0 && r < gated_.num_rows(); ++r)
+    ops_.silu_mul(gate_.row(r) + begin, up_.row(r) + begin, count, gated_.floats() + r * gated_.stride() + begin);
+  if (w.ffn_down.quantised) gated_.quantize_columns(columns.begin, columns.end, isa_);
   const MatmulJob down{&w.ffn_down, projected_.row(0), projected_.stride};
   multiply({&down, 1}, gated_, thread);
-  each_row(num_rows, thread, [&](int64_t r) {
-    ops_.add(after_attention_.row(r), projected_.row(r), residual_.stride, residual_.row(r));
-  });
 }
 
 }  // namespace outrider

@@ -26,8 +26,8 @@ struct Row {
   bool wants_logits;
 };
 
-// The steps of a layer share the work out by rows, heads or output columns, never within a sum; between steps the
-// threads meet at a barrier. What a row goes through depends on its token and context alone.
+// The steps of a layer share the work out by heads or columns, never within a sum; between steps the threads meet at a
+// barrier. What a row goes through depends on its token and context alone.
 class Executor {
  public:
   static constexpr int64_t kMaxRows = 256;  // bounds the buffers; more rows come in several passes, to the same bits
@@ -40,6 +40,15 @@ class Executor {
   void run(std::span<const Row> rows, float* logits);
 
  private:
+  // [kMaxRows, stride] each; strides are multiples of 16 and what lies beyond a row's values is zero.
+  struct Matrix {
+    explicit Matrix(int64_t width) : stride(padded(width)), buffer((kMaxRows * stride + kPadding) * sizeof(float)) {}
+    float* row(int64_t r) { return buffer.as<float>() + r * stride; }
+    static constexpr int64_t kPadding = 16;  // the last head of the last row may be read as if padded
+    int64_t stride;
+    AlignedBuffer buffer;
+  };
+
   // The rows that take part in a step: all of them, or those with logits once the last layer's cache is written.
   struct Selection {
     std::vector<int64_t> rows;  // indices of rows of the pass
@@ -54,13 +63,15 @@ class Executor {
 
   // Every function below is one thread's share; `thread` says whose.
   void embed(std::span<const Row> rows, int thread);
-  void norm(const float* x, const std::vector<float>& weight, int64_t row, bool quantise);
+  // sum = the given rows of x + delta; normed = norm(sum) * weight, quantised if asked for.
+  void add_and_norm(std::span<const int64_t> rows, Matrix& x, Matrix& delta, Matrix& sum,
+                    const std::vector<float>& weight, bool quantise, int thread);
   void keys_and_values(std::span<const Row> rows, int64_t layer, int thread);
   void rotate_and_store(std::span<const Row> rows, int64_t layer, int thread);
   void attend_and_project(const Selection& selection, int64_t layer, int thread);
   void feed_forward(const Selection& selection, int64_t layer, int thread);
   void multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread);
-  template <class F> void each_row(int64_t num_rows, int thread, F f) const;
+  Span columns_of(const Activations& x, int thread) const;
 
   const ModelConfig& config_;
   const Weights& weights_;
@@ -71,18 +82,12 @@ class Executor {
   Barrier barrier_;
   std::atomic<int64_t> next_task_{0};
 
-  // [kMaxRows, stride] each; strides are multiples of 16 and what lies beyond a row's values is zero.
-  struct Matrix {
-    explicit Matrix(int64_t width) : stride(padded(width)), buffer((kMaxRows * stride + kPadding) * sizeof(float)) {}
-    float* row(int64_t r) { return buffer.as<float>() + r * stride; }
-    static constexpr int64_t kPadding = 16;  // the last head of the last row may be read as if padded
-    int64_t stride;
-    AlignedBuffer buffer;
-  };
   Matrix residual_, after_attention_;  // the residual stream before and between the two halves of a layer
-  Matrix q_, k_, v_, projected_, gate_, up_, cos_, sin_;
+  Matrix projected_;                   // what comes next in it
+  Matrix q_, k_, v_, gate_, up_, cos_, sin_;
   Activations normed_, attended_, gated_;
   std::vector<AlignedBuffer> scratch_;  // one per thread
+  std::vector<int64_t> in_order_;       // 0 .. kMaxRows - 1
 };
 
 }  // namespace outrider

@@ -37,8 +37,10 @@ struct AttentionTask {
 constexpr int64_t attention_scratch(int64_t head_dim) { return kMaxTaskQueries * (padded(head_dim) + 32); }
 
 struct Ops {
-  // y = x / sqrt(mean(x^2) + eps) * weight, over n values padded with zeros.
-  void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* y);
+  // 1 / sqrt(mean(x^2) + eps) over n values padded with zeros.
+  float (*rms_scale)(const float* x, int64_t n, float eps);
+  // y = x * scale * weight
+  void (*scale)(const float* x, float scale, const float* weight, int64_t n, float* y);
   void (*add)(const float* a, const float* b, int64_t n, float* y);
   // y = gate / (1 + e^-gate) * up; n is a multiple of 16.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* y);

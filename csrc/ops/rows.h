@@ -9,12 +9,14 @@ namespace {
 
 inline int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-void rms_norm(const float* x, const float* weight, int64_t n, float eps, float* y) {
-  const int64_t end = round_up(n);
+float rms_scale(const float* x, int64_t n, float eps) {
   Vec squares = splat(0.0f);
-  for (int64_t i = 0; i < end; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
-  const Vec scale = splat(1.0f / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(n) + eps));
-  for (int64_t i = 0; i < end; i += kLanes) store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
+  for (int64_t i = 0; i < n; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  return 1.0f / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(n) + eps);
+}
+
+void scale_row(const float* x, float scale, const float* weight, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
 
 void add_rows(const float* a, const float* b, int64_t n, float* y) {

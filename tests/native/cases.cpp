@@ -48,8 +48,13 @@ void exact_block(const WeightTypeInfo& info, const uint8_t* src, double* values,
 }  // namespace
 
 std::vector<NamedKernels> all_kernels() {
-  std::vector<NamedKernels> sets;
-  for (const Isa isa : available_isas()) sets.push_back({isa_name(isa), &kernel_set(isa, 16)});
+  std::vector<NamedKernels> sets{{"portable", &kPortableKernels}};
+  for (const Isa isa : available_isas()) {
+#if defined(__x86_64__)
+    if (isa == Isa::kAvx2) sets.push_back({"avx2 without vnni", &kAvx2Kernels});
+#endif
+    sets.push_back({isa_name(isa), &kernel_set(isa, 16)});
+  }
   sets.push_back({"emulated amx", &kEmulatedAmxKernels});
   return sets;
 }
@@ -112,8 +117,8 @@ std::vector<float> multiply(const NamedKernels& set, const PackedMatrix& w, cons
   for (int64_t r = 0; r < rows; ++r) {
     std::memcpy(activations.floats() + r * activations.stride(), &x[static_cast<size_t>(r * w.num_in)],
                 static_cast<size_t>(w.num_in) * sizeof(float));
-    quantize_row_with(*set.kernels, activations, r);
   }
+  quantize_columns_with(*set.kernels, activations, 0, activations.stride());
   std::vector<float> y(static_cast<size_t>(rows * w.num_out), std::numeric_limits<float>::quiet_NaN());
   const MatmulJob job{&w, y.data(), w.num_out};
   for (int t = 0; t < threads; ++t) matmul_with(*set.kernels, {&job, 1}, activations, t, threads);

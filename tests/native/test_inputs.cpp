@@ -14,14 +14,14 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// One row of 64 through quantize_row of every set; check_block sees it as a block of one row.
+// One row of 64 through the quantisation of every set; check_block sees it as a block of one row.
 template <class Function>
 void quantise_one(const std::vector<float>& x, const Function& check_block) {
   for (const NamedKernels& set : all_kernels()) {
     Activations activations(1, 64);
     activations.set_shape(1, 64);
     std::copy(x.begin(), x.end(), activations.floats());
-    quantize_row_with(*set.kernels, activations, 0);
+    quantize_columns_with(*set.kernels, activations, 0, 64);
     check_block(activations.buffers().block(0, 1), set.name);
   }
 }
@@ -85,7 +85,9 @@ void test_activation_shapes() {
   std::fill(x.floats(), x.floats() + 256, 1.0f);
   x.set_shape(2, 65);
   check(x.stride() == 128 && x.floats()[64] == 1 && x.floats()[65] == 0 && x.floats()[255] == 0, "padding is not zero");
-  check_throws<std::invalid_argument>([&] { x.quantize_row(2, Isa::kPortable); }, "is not one of 2");
+  check_throws<std::invalid_argument>([&] { x.quantize_columns(0, 160, Isa::kPortable); }, "rows of 128");
+  check_throws<std::invalid_argument>([&] { x.quantize_columns(-32, 32, Isa::kPortable); }, "rows of 128");
+  check_throws<std::invalid_argument>([&] { x.quantize_columns(16, 64, Isa::kPortable); }, "are no groups");
   const PackedMatrix packed = pack_weights(from_floats(1, 64, std::vector<float>(64, 1.0f)));
   float y;
   const MatmulJob job{&packed, &y, 1};

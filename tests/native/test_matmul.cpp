@@ -178,7 +178,8 @@ void test_jobs_are_shared_out() {
   Activations activations(3, 256);
   activations.set_shape(3, 256);
   std::copy(x.begin(), x.end(), activations.floats());
-  for (int64_t r = 0; r < 3; ++r) quantize_row_with(*set.kernels, activations, r);
+  quantize_columns_with(*set.kernels, activations, 96, 256);  // by two threads, say
+  quantize_columns_with(*set.kernels, activations, 0, 96);
   for (const int threads : {1, 2, 3, 5, 64}) {
     std::vector<std::vector<float>> y(3, std::vector<float>(3 * 60, -1.0f));
     std::vector<MatmulJob> jobs;
