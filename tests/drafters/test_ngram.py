@@ -46,9 +46,14 @@ def test_a_longer_match_vouches_for_more_tokens():
     assert len(propose(NgramDrafter(max_n=4), [*context, 0, 2, 3, 4, 5])) == 8
 
 
-@pytest.mark.parametrize("context", [[], [1], [1, 2], [1, 2, 3, 4], [3, 1, 2, 1]])
+@pytest.mark.parametrize("context", [[], [1], [1, 2], [1, 2, 3, 4]])
 def test_nothing_is_proposed_without_a_match(context):
     assert propose(NgramDrafter(), context) == ()
+
+
+def test_a_match_that_is_too_short_is_none():
+    assert propose(NgramDrafter(min_n=1), [3, 1, 2, 1], 1) == (2,)
+    assert propose(NgramDrafter(min_n=2), [3, 1, 2, 1], 1) == ()
 
 
 @given(

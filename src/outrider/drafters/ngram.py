@@ -20,6 +20,9 @@ class NgramDrafter:
     most ``tokens_per_match * n`` tokens after a match of ``n``. The draft is a choice, not a sample: its law is the
     point mass.
 
+    The defaults come from a replay on answers of Qwen2.5-Coder 1.5B to 25 prompts of all kinds, with each draft token
+    at 3 % of a pass: 1.70 times plain decoding's speed, 1.63 times with ``min_n=2``, 1.54 times with ``min_n=3``.
+
     Args:
         min_n: The shortest match that is worth a draft.
         max_n: The longest match that is looked for.
@@ -28,7 +31,7 @@ class NgramDrafter:
 
     name = "ngram"
 
-    def __init__(self, *, min_n: int = 2, max_n: int = 5, tokens_per_match: int = 2) -> None:
+    def __init__(self, *, min_n: int = 1, max_n: int = 5, tokens_per_match: int = 2) -> None:
         if not 1 <= min_n <= max_n:
             raise UsageError(f"min_n is {min_n} and max_n {max_n}; they must satisfy 1 <= min_n <= max_n")
         if tokens_per_match < 1:
