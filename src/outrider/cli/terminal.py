@@ -65,12 +65,12 @@ def summary(output: GenerationOutput) -> str:
 
 
 def _speculation(output: GenerationOutput) -> str:
-    done = output.speculation.to_json()
-    if not done["active"]:
-        return f"speculation off: {done['reason']}"
-    if not done["num_drafts"]:
-        return f"speculation on: {done['drafter']} proposed nothing"
+    done = output.speculation
+    if not done.active:
+        return f"speculation off: {done.reason}"
+    if done.acceptance_rate is None:
+        return f"speculation on: {done.drafter} proposed nothing"
     return (
-        f"speculation on: {done['drafter']}, {done['num_accepted_tokens']} of {done['num_draft_tokens']} draft tokens "
-        f"accepted ({done['acceptance_rate']:.0%}), {done['mean_acceptance_length']:.1f} tokens a round"
+        f"speculation on: {done.drafter}, {done.counters.num_accepted_tokens} of {done.counters.num_draft_tokens} draft "
+        f"tokens accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a round"
     )

@@ -66,6 +66,16 @@ class Speculation:
     method: Method | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
 
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted by drafted tokens; None without any."""
+        return acceptance_rate(self.counters)
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Tokens per round that had a draft; None without any."""
+        return mean_acceptance_length(self.counters)
+
     def to_json(self) -> dict[str, Any]:
         """Return the ``speculation`` object of the result document."""
         return {
@@ -77,8 +87,8 @@ class Speculation:
             "num_draft_tokens": self.counters.num_draft_tokens,
             "num_accepted_tokens": self.counters.num_accepted_tokens,
             "num_accepted_tokens_per_pos": list(self.counters.num_accepted_tokens_per_pos),
-            "acceptance_rate": acceptance_rate(self.counters),
-            "mean_acceptance_length": mean_acceptance_length(self.counters),
+            "acceptance_rate": self.acceptance_rate,
+            "mean_acceptance_length": self.mean_acceptance_length,
         }
 
 
