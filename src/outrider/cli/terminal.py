@@ -70,7 +70,8 @@ def _speculation(output: GenerationOutput) -> str:
         return f"speculation off: {done.reason}"
     if done.acceptance_rate is None:
         return f"speculation on: {done.drafter} proposed nothing"
+    counters = done.counters
     return (
-        f"speculation on: {done.drafter}, {done.counters.num_accepted_tokens} of {done.counters.num_draft_tokens} draft "
-        f"tokens accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a round"
+        f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
+        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a round"
     )
