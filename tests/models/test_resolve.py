@@ -38,8 +38,9 @@ def test_a_missing_path_is_named(tmp_path, reference):
 
 
 def test_an_unknown_name_brings_near_ones(tmp_path):
-    with pytest.raises(UsageError, match=r"unknown model 'smollm-135m'; did you mean smollm2-135m\?") as caught:
-        resolve("smollm-135m", tmp_path)
+    for name in ("smollm-135m", "smolm", "SmolLM2-135M"):
+        with pytest.raises(UsageError, match=rf"unknown model '{name}'; did you mean smollm2-135m\?") as caught:
+            resolve(name, tmp_path)
     assert "qwen2.5-coder-1.5b" in str(caught.value)
     with pytest.raises(UsageError, match=r"unknown model 'xyz'; The catalog has"):
         resolve("xyz", tmp_path)

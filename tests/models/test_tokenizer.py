@@ -241,7 +241,7 @@ def test_a_longer_vocabulary_is_another_one(tokenizer):
         bos_id=None,
         eos_ids=tokenizer.eos_ids,
     )
-    with pytest.raises(IncompatibleDraftError, match=r"1 of 384 ids differ .*384: None / 'more'; tokens 384 / 385"):
+    with pytest.raises(IncompatibleDraftError, match=r"1 of 385 ids differ .*384: None / 'more'; tokens 384 / 385"):
         require_same_vocabulary(tokenizer, longer)
 
 

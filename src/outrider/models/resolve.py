@@ -34,7 +34,7 @@ def resolve(reference: str, cache: Path, *, progress: Progress | None = None) ->
         return path
     if "/" in reference or path.suffix:
         raise ModelFileError(f"there is no file {reference}; check the path, or give one of {', '.join(CATALOG)}")
-    near = get_close_matches(reference, CATALOG, n=1)
+    near = get_close_matches(reference, CATALOG, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"unknown model {reference!r}; {hint}The catalog has {', '.join(CATALOG)}; a path or hf:owner/repo will do too"

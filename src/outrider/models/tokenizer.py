@@ -206,18 +206,13 @@ def require_same_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
     Raises:
         IncompatibleDraftError: Naming up to five ids that differ.
     """
-    differing = [
-        token_id
-        for token_id in range(max(target.num_tokens, draft.num_tokens))
-        if _meaning(target, token_id) != _meaning(draft, token_id)
-    ]
+    num_ids = max(target.num_tokens, draft.num_tokens)
+    differing = [i for i in range(num_ids) if _meaning(target, i) != _meaning(draft, i)]
     if differing:
-        examples = ", ".join(
-            f"{token_id}: {_meaning(target, token_id)!r} / {_meaning(draft, token_id)!r}" for token_id in differing[:5]
-        )
+        examples = ", ".join(f"{i}: {_meaning(target, i)!r} / {_meaning(draft, i)!r}" for i in differing[:5])
         raise IncompatibleDraftError(
-            f"the draft's vocabulary is another: {len(differing)} of {target.num_tokens} ids differ (id: target / "
-            f"draft: {examples}; tokens {target.num_tokens} / {draft.num_tokens}, with padding {target.vocab_size} / "
+            f"the draft's vocabulary is another: {len(differing)} of {num_ids} ids differ (id: target / draft: "
+            f"{examples}; tokens {target.num_tokens} / {draft.num_tokens}, with padding {target.vocab_size} / "
             f"{draft.vocab_size}); use a draft from the target's own family, or --draft ngram"
         )
 
