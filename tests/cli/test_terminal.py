@@ -63,13 +63,13 @@ def test_the_account_says_what_speculation_did():
     counters.observe(4, 1)
     speculation = Speculation(active=True, reason="", drafter="small", method="greedy", counters=counters)
     assert summary(output(speculation)) == (
-        "5 tokens, 20.0 tokens/s after 0.50 s of reading the prompt | "
-        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a round"
+        "5 tokens, 20.0 tokens/s, the first after 0.50 s | "
+        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 a round"
     )
 
 
 def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed():
     off = summary(output(Speculation(active=False, reason="no draft was given"), 1, None))
-    assert off == "1 token after 0.50 s of reading the prompt | speculation off: no draft was given"
+    assert off == "1 token, the first after 0.50 s | speculation off: no draft was given"
     idle = summary(output(Speculation(active=True, reason="", drafter="ngram")))
     assert idle.endswith("| speculation on: ngram proposed nothing")

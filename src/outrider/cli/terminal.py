@@ -61,7 +61,7 @@ def summary(output: GenerationOutput) -> str:
     speed = "" if rate is None else f", {rate:.1f} tokens/s"
     count = output.usage.completion_tokens
     size = f"{count} token{'s' if count > 1 else ''}{speed}"
-    return f"{size} after {output.timing.prefill_s:.2f} s of reading the prompt | {_speculation(output)}"
+    return f"{size}, the first after {output.timing.prefill_s:.2f} s | {_speculation(output)}"
 
 
 def _speculation(output: GenerationOutput) -> str:
@@ -73,5 +73,5 @@ def _speculation(output: GenerationOutput) -> str:
     counters = done.counters
     return (
         f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
-        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a round"
+        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} a round"
     )
