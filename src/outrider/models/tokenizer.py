@@ -21,6 +21,7 @@ import tokenizers
 from tokenizers import AddedToken, normalizers
 
 from outrider.errors import IncompatibleDraftError, ModelFileError, UsageError
+from outrider.models.fields import shown
 
 Spelling = Literal["byte_level", "sentencepiece"]
 
@@ -209,7 +210,7 @@ def require_same_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
     num_ids = max(target.num_tokens, draft.num_tokens)
     differing = [i for i in range(num_ids) if _meaning(target, i) != _meaning(draft, i)]
     if differing:
-        examples = ", ".join(f"{i}: {_meaning(target, i)!r} / {_meaning(draft, i)!r}" for i in differing[:5])
+        examples = ", ".join(f"{i}: {shown(_meaning(target, i))} / {shown(_meaning(draft, i))}" for i in differing[:5])
         raise IncompatibleDraftError(
             f"the draft's vocabulary is another: {len(differing)} of {num_ids} ids differ (id: target / draft: "
             f"{examples}; tokens {target.num_tokens} / {draft.num_tokens}, with padding {target.vocab_size} / "
