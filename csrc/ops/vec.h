@@ -13,6 +13,8 @@
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
+#else
+#include "formats/half.h"
 #endif
 
 namespace outrider {
@@ -162,44 +164,13 @@ inline void store_f16(uint16_t* p, Vec a) {
   for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(float32x4_t(a.q[i]))));
 }
 #else
-inline float f16_to_f32(uint16_t h) {
-  // Exponent and mantissa moved into place make the value times 2^-112, subnormals included; infinities and NaNs
-  // land at 2^16 and above and get the top exponent.
-  const uint32_t magnitude = uint32_t{h} << 13 & 0x0fffe000u;
-  float value;
-  std::memcpy(&value, &magnitude, 4);
-  value *= 0x1p112f;
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if (value >= 0x1p16f) bits |= 0x7f800000u;
-  bits |= uint32_t{h} << 16 & 0x80000000u;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-inline uint16_t f32_to_f16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  const uint32_t sign = bits >> 16 & 0x8000u;
-  bits &= 0x7fffffffu;
-  if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
-  if (bits >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
-  if (bits < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the rounded subnormal in the low bits
-    float magnitude;
-    std::memcpy(&magnitude, &bits, 4);
-    magnitude += 0.5f;
-    std::memcpy(&bits, &magnitude, 4);
-    return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
-  }
-  bits += 0xfffu + (bits >> 13 & 1u);  // nearest, ties to even
-  return static_cast<uint16_t>(sign | ((bits - 0x38000000u) >> 13));
-}
 inline Vec load_f16(const uint16_t* p) {
   Vec r;
-  for (int i = 0; i < kLanes; ++i) r.q[i / 4][i % 4] = f16_to_f32(p[i]);
+  for (int i = 0; i < kLanes; ++i) r.q[i / 4][i % 4] = f16_to_float(p[i]);
   return r;
 }
 inline void store_f16(uint16_t* p, Vec a) {
-  for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(a.q[i / 4][i % 4]);
+  for (int i = 0; i < kLanes; ++i) p[i] = float_to_f16(a.q[i / 4][i % 4]);
 }
 #endif
 #endif

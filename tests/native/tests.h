@@ -24,6 +24,12 @@ void test_bfloat16_packing();
 void test_pack_checks_sizes();
 void test_halves_round_to_even();
 
+void test_row_functions_agree();
+void test_attention_agrees();
+void test_attention_is_close_to_exact();
+void test_silu_is_close_to_exact();
+void test_cache_rounds_to_nearest_half();
+
 void test_pool_calls_every_thread();
 void test_pool_passes_exceptions_on();
 void test_pool_sizes();

@@ -1,0 +1,184 @@
+// Everything in a pass that is not a matrix product: the same bits on every instruction set, and the right ones.
+#include "ops/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "formats/half.h"
+#include "tests.h"
+
+namespace outrider::test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+using Floats = std::vector<float>;
+
+Floats random_floats(int64_t n, float scale, std::mt19937& rng) {
+  std::normal_distribution<float> normal(0, scale);
+  Floats values(static_cast<size_t>(n));
+  for (float& value : values) value = normal(rng);
+  return values;
+}
+
+bool same(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b)); }
+
+// What f computes with each instruction set, against the portable one.
+template <class F> void check_all_agree(const std::string& what, const F& f) {
+  const Floats expected = f(ops_for(Isa::kPortable));
+  for (const Isa isa : available_isas()) {
+    const Floats found = f(ops_for(isa));
+    for (size_t i = 0; i < expected.size(); ++i)
+      check(same(found[i], expected[i]), what, " with ", isa_name(isa), ", value ", i, ": ", found[i], " for ", expected[i]);
+  }
+}
+
+// A cache of one head with so many positions, and queries at its end.
+struct Scene {
+  int64_t head_dim, group, rows, length;
+  Floats keys, values, queries;  // [length or rows * group, head_dim]
+  std::vector<std::vector<uint16_t>> chunks;
+  std::vector<const uint16_t*> chunk_data;
+
+  Scene(int64_t head_dim, int64_t group, int64_t rows, int64_t length, std::mt19937& rng)
+      : head_dim(head_dim), group(group), rows(rows), length(length),
+        keys(random_floats(length * head_dim + 16, 1, rng)), values(random_floats(length * head_dim + 16, 1, rng)),
+        queries(random_floats(rows * group * head_dim, 1, rng)) {
+    const int64_t block = block_elements(head_dim);
+    for (int64_t c = 0; c <= (length - 1) / kChunkPositions; ++c)
+      chunks.emplace_back(static_cast<size_t>(kBlocksPerChunk * block), uint16_t{0x7e00});  // NaN where nothing is
+    for (const auto& chunk : chunks) chunk_data.push_back(chunk.data());
+    for (int64_t p = 0; p < length; ++p) {
+      uint16_t* at = chunks[static_cast<size_t>(p / kChunkPositions)].data() + p % kChunkPositions / kBlockPositions * block;
+      ops_for(Isa::kPortable).write_cache(&keys[static_cast<size_t>(p * head_dim)],
+                                          &values[static_cast<size_t>(p * head_dim)], head_dim, at, p % kBlockPositions);
+    }
+  }
+
+  Floats attend(const Ops& ops, int64_t pieces = 1) const {
+    Floats out(queries.size());
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      const AttentionTask task{.chunks = chunk_data.data(), .chunk_offset = 0, .head_dim = head_dim, .group = group,
+                               .first_position = length - rows, .begin = rows * group * piece / pieces,
+                               .end = rows * group * (piece + 1) / pieces, .q = queries.data(),
+                               .q_stride = group * head_dim, .out = out.data(), .out_stride = group * head_dim};
+      Floats scratch(static_cast<size_t>(attention_scratch(head_dim)));
+      ops.attend(task, scratch.data());
+    }
+    return out;
+  }
+
+  // Element d of query i, in double precision.
+  double exact(int64_t i, int64_t d) const {
+    const auto half = [](float x) { return static_cast<double>(f16_to_float(float_to_f16(x))); };
+    const int64_t visible = length - rows + i / group + 1;
+    double total = 0, sum = 0;
+    for (int64_t p = 0; p < visible; ++p) {
+      double score = 0;
+      for (int64_t k = 0; k < head_dim; ++k)
+        score += queries[static_cast<size_t>(i * head_dim + k)] * half(keys[static_cast<size_t>(p * head_dim + k)]);
+      const double weight = std::exp(score);
+      total += weight;
+      sum += weight * half(values[static_cast<size_t>(p * head_dim + d)]);
+    }
+    return sum / total;
+  }
+};
+
+}  // namespace
+
+void test_row_functions_agree() {
+  std::mt19937 rng(1);
+  for (const int64_t n : {16, 48, 64, 1536}) {
+    for (const float poison : {0.0f, kInf, kNaN, 3e38f}) {
+      Floats x = random_floats(n, 3, rng), y = random_floats(n, 3, rng);
+      x[5] += poison;
+      check_all_agree("rms_scale", [&](const Ops& ops) { return Floats{ops.rms_scale(x.data(), n, 1e-6f)}; });
+      const auto into = [&](const auto& f) {
+        Floats out(x.size());
+        f(out.data());
+        return out;
+      };
+      check_all_agree("scale", [&](const Ops& ops) {
+        return into([&](float* out) { ops.scale(x.data(), 0.7f, y.data(), n, out); });
+      });
+      check_all_agree("add", [&](const Ops& ops) { return into([&](float* out) { ops.add(x.data(), y.data(), n, out); }); });
+      check_all_agree("silu_mul", [&](const Ops& ops) {
+        return into([&](float* out) { ops.silu_mul(x.data(), y.data(), n, out); });
+      });
+      check_all_agree("rotate", [&](const Ops& ops) {
+        Floats turned = x;
+        ops.rotate(turned.data(), y.data(), y.data() + 7, 7, n, 0.3f);
+        return turned;
+      });
+    }
+  }
+}
+
+void test_attention_agrees() {
+  std::mt19937 rng(2);
+  for (const int64_t head_dim : {2, 18, 64, 80, 128})
+    for (const int64_t group : {1, 3, 7})
+      for (const int64_t rows : {1, 2, 5, 13})
+        for (const int64_t length : {13, 64, 65, 200, 257, 300}) {
+          const Scene scene(head_dim, group, rows, length, rng);
+          check_all_agree("attend", [&](const Ops& ops) { return scene.attend(ops); });
+          check(scene.attend(ops_for(available_isas().back()), std::min<int64_t>(rows * group, 4)) ==
+                    scene.attend(ops_for(Isa::kPortable)),
+                "the cut into tasks changes what a query gets");
+        }
+}
+
+void test_attention_is_close_to_exact() {
+  std::mt19937 rng(3);
+  const Scene scene(32, 3, 4, 150, rng);
+  const Floats found = scene.attend(ops_for(Isa::kPortable));
+  for (int64_t i = 0; i < 12; ++i)
+    for (int64_t d = 0; d < 32; ++d) {
+      const float value = found[static_cast<size_t>(i * 32 + d)];
+      check(std::abs(value - scene.exact(i, d)) < 1e-5, "query ", i, ": ", value, " for ", scene.exact(i, d));
+    }
+}
+
+void test_silu_is_close_to_exact() {
+  const Ops& ops = ops_for(Isa::kPortable);
+  for (float x = -80; x < 100; x += 0.37f) {
+    Floats gate(16, x), up(16, 1.0f), out(16);
+    ops.silu_mul(gate.data(), up.data(), 16, out.data());
+    const double exact = x / (1 + std::exp(-static_cast<double>(x)));
+    check(std::abs(out[0] - exact) <= 4e-7 * std::abs(exact), "silu(", x, ") is ", out[0], " for ", exact);
+  }
+}
+
+void test_cache_rounds_to_nearest_half() {
+  std::mt19937 rng(4);
+  Floats values;
+  for (uint32_t h = 0; h < 0x7c00; h += 7) {  // on, beside and exactly between halves; subnormals and overflow included
+    const float at = f16_to_float(static_cast<uint16_t>(h)), next = f16_to_float(static_cast<uint16_t>(h + 1));
+    const float between = std::isinf(next) ? 65520.0f : at + (next - at) / 2;
+    for (const float x : {at, between, std::nextafter(between, 0.0f), std::nextafter(between, kInf)}) values.push_back(x);
+  }
+  for (const float x : {65504.0f, 65519.99f, 65520.0f, 1e30f, kInf, 1e-8f, 2e-8f, 3e-8f}) values.push_back(x);
+  values.resize(static_cast<size_t>(padded(static_cast<int64_t>(values.size()))));
+  for (const Isa isa : available_isas())
+    for (size_t i = 0; i < values.size(); i += 16)
+      for (const float sign : {1.0f, -1.0f}) {
+        Floats x(values.begin() + static_cast<int64_t>(i), values.begin() + static_cast<int64_t>(i) + 16);
+        for (float& value : x) value *= sign;
+        std::vector<uint16_t> block(static_cast<size_t>(block_elements(16)));
+        ops_for(isa).write_cache(x.data(), x.data(), 16, block.data(), 0);
+        for (size_t d = 0; d < 16; ++d) {
+          check(block[d * kBlockPositions] == float_to_f16(x[d]), isa_name(isa), " rounds the key ", x[d], " wrongly");
+          check(block[16 * kBlockPositions + d] == float_to_f16(x[d]), isa_name(isa), " rounds ", x[d], " wrongly");
+        }
+      }
+}
+
+}  // namespace outrider::test
