@@ -1,5 +1,7 @@
 """The draft model's cache follows the context, its laws are the ones it drew from, and it never fails the target."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
-from outrider.sampling import LawShaper, SamplingParams, compile_params
+from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
 from outrider.verification import CoinSource, Purpose
 
 MODEL = HashLM(vocab_size=9, seed=6)
@@ -34,7 +36,7 @@ def make(model=MODEL, vocab_size=9, **options):
 
 def request(context, max_tokens=4, params=GREEDY, request_id=0):
     coins = CoinSource(3).at(len(context), Purpose.DRAFT)
-    compiled = compile_params(params, vocab_size=9, eos_ids=(), encoder=None)
+    compiled = compile_params(params, Vocabulary(SimpleNamespace(eos_ids=()), 9))
     return DraftRequest(request_id, context, max_tokens, LawShaper(compiled, context), coins)
 
 

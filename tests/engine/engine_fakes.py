@@ -8,7 +8,7 @@ from outrider.drafters.base import DraftRequest
 from outrider.engine.scheduler import run
 from outrider.engine.sequence import Request
 from outrider.engine.step import Stepper
-from outrider.sampling import CompiledParams, SamplingParams, compile_params
+from outrider.sampling import CompiledParams, SamplingParams, Vocabulary, compile_params
 from outrider.types import Draft
 
 LETTERS = [bytes([97 + index]) for index in range(26)]
@@ -119,15 +119,18 @@ def make_stepper(model: ToyModel, *, pieces=None, eos_ids=(), drafter=None, k=0,
     )
 
 
+@dataclass(frozen=True)
 class Letters:
-    """An encoder: letter ``a`` is token 0, and so on; a space is no token."""
+    """Letter ``a`` is token 0, and so on; a space is no token."""
+
+    eos_ids: Sequence[int] = ()
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         return [ord(character) - 97 for character in text if character != " "]
 
 
 def compiled(params: SamplingParams, vocab_size: int, eos_ids=()) -> CompiledParams:
-    return compile_params(params, vocab_size=vocab_size, eos_ids=eos_ids, encoder=Letters())
+    return compile_params(params, Vocabulary(Letters(eos_ids), vocab_size))
 
 
 def answer(stepper: Stepper, prompts: Sequence[Sequence[int]], params, *, seeds=None, max_sequences=1):

@@ -13,7 +13,7 @@ from math import exp, log
 
 import numpy as np
 
-from outrider.sampling import LawShaper, SamplingParams, TargetLaw, compile_params, greedy_token_ids
+from outrider.sampling import LawShaper, SamplingParams, TargetLaw, Vocabulary, compile_params, greedy_token_ids
 from outrider.types import Draft
 from outrider.verification import verify_block, verify_point_mass, verify_token
 from outrider.verification.exact import emitted_law, sequence_law
@@ -26,6 +26,13 @@ ALLOWED = (0, 2)  # what the restricted draft says
 
 class Letters:
     """Token 0 is the letter a, and so on; a space is no token."""
+
+    eos_ids = END_IDS
+    special_ids = END_IDS
+    pieces = ("a", "<end>", "c", "d")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.pieces[token_id].encode()
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         return [ord(character) - 97 for character in text if character != " "]
@@ -78,8 +85,16 @@ SETTINGS = {
         min_tokens=2,
         stop_token_ids=(3,),
     ),
+    "response_format": params(response_format={"type": "regex", "regex": "a(dd)?|cac[da]?|cd"}),
+    "response_format and penalties": params(
+        response_format={"type": "grammar", "grammar": 'start: ("a" | "c" | "d")*'}, frequency_penalty=0.5
+    ),
     "greedy": params(temperature=0.0, repetition_penalty=2.0, frequency_penalty=0.75, logit_bias={1: 0.5}),
 }
+
+
+# What the regular expression above allows; the grammar after it allows everything.
+WORDS = ("a", "add", "cac", "cacd", "caca", "cd")
 
 
 # --- the law, one token at a time, in plain Python
@@ -99,9 +114,21 @@ def reference_logits(logits: Sequence[float], prompt, output, one: SamplingParam
         for word in one.bad_words:
             text = "".join(chr(97 + x) for x in output) + chr(97 + token_id)
             is_out |= text.endswith(word)
+        if (one.response_format or {}).get("type") == "regex":
+            is_out |= not may_follow(token_id, [*output])
         is_out |= len(output) < one.min_tokens and token_id in (*END_IDS, *one.stop_token_ids)
         shaped.append(-np.inf if is_out else value)
     return shaped
+
+
+def may_follow(token_id, output) -> bool:
+    """Whether a token may come next; anything may once the answer has ended or gone astray."""
+    text = "".join(chr(97 + x) for x in output)
+    if set(END_IDS) & set(output) or not any(word.startswith(text) for word in WORDS):
+        return True
+    if token_id in END_IDS:
+        return text in WORDS
+    return any(word.startswith(text + chr(97 + token_id)) for word in WORDS)
 
 
 def reference_law(one: SamplingParams, model=TARGET, prompt=PROMPT):
@@ -140,7 +167,7 @@ def fewest(kept, weights, share):
 
 
 def make_shaper(one: SamplingParams, kind=LawShaper, prompt=PROMPT) -> LawShaper:
-    compiled = compile_params(one, vocab_size=VOCAB_SIZE, eos_ids=END_IDS, encoder=Letters())
+    compiled = compile_params(one, Vocabulary(Letters(), VOCAB_SIZE))
     return kind(compiled, prompt)
 
 

@@ -184,6 +184,28 @@ class DuplicateCounts(LawShaper):
         self._counts = CountsWithDuplicates(prompt_ids)
 
 
+class GrammarOfTheCommittedOutput(LawShaper):
+    """The mask does not move on within a draft."""
+
+    def _shape(self, row, draft_ids):
+        super()._shape(row, ())
+
+
+class NoMoreGrammarInDrafts(LawShaper):
+    """The grammar is asked about the first position only."""
+
+    def _shape(self, row, draft_ids):
+        if not draft_ids:
+            super()._shape(row, draft_ids)
+
+
+class GrammarOfTheDraftAlone(LawShaper):
+    """The state starts anew each round."""
+
+    def advance(self, token_id):
+        self._output_ids.append(token_id)
+
+
 # A mutant and the settings that must give it away.
 MUTANTS = [
     *[(OncePerRound, name) for name in ("repetition_penalty", "frequency_penalty", "bad_words", "min_tokens")],
@@ -195,6 +217,8 @@ MUTANTS = [
     *[(OneTokenEarly, name) for name in ("presence_penalty", "min_tokens")],
     *[(WholeDraftEverywhere, name) for name in ("frequency_penalty", "min_tokens", "everything")],
     (BiasAfterDraftsOnly, "logit_bias"),
+    *[(mutant, "response_format") for mutant in (GrammarOfTheCommittedOutput, NoMoreGrammarInDrafts, Nothing)],
+    *[(mutant, "response_format") for mutant in (GrammarOfTheDraftAlone, OneTokenLate, AtTheBonusOnly)],
     (Distinct, "frequency_penalty"),
     *[(CountsOfThePrompt, name) for name in ("presence_penalty", "frequency_penalty")],
     (ForgetsThePrompt, "repetition_penalty"),

@@ -4,11 +4,15 @@ import pytest
 from processed import Letters
 
 from outrider.errors import UsageError
-from outrider.sampling import SamplingParams, compile_params
+from outrider.sampling import SamplingParams, Vocabulary, compile_params
 
 
 def compiled(**settings):
-    return compile_params(SamplingParams(**settings), vocab_size=26, eos_ids={25, 24}, encoder=Letters())
+    return compile_params(SamplingParams(**settings), Vocabulary(Alphabet(), 26))
+
+
+class Alphabet(Letters):
+    eos_ids = (25, 300, 24)  # the last one beyond what the model can say
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,7 @@ def test_bad_words_are_spelled_with_and_without_a_space_once_each():
             return [ord(character) - 97 if character != " " else 9 for character in text]
 
     params = SamplingParams(bad_words=("ab",))
-    assert compile_params(params, vocab_size=26, eos_ids=(), encoder=Spaces()).bad_words == ((0, 1), (9, 0, 1))
+    assert compile_params(params, Vocabulary(Spaces(), 26)).bad_words == ((0, 1), (9, 0, 1))
 
 
 def test_a_bad_word_without_tokens_is_refused():

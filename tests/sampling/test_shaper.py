@@ -1,6 +1,5 @@
 """Every setting keeps the target's law with speculation, exactly; and shaping leaves no trace."""
 
-from copy import deepcopy
 from itertools import product
 
 import numpy as np
@@ -60,6 +59,8 @@ def test_every_row_is_what_plain_decoding_sees(setting):
             output = (*committed, *draft[:count])
             assert together[count].tolist() == reference_logits(logits[count].tolist(), PROMPT, output, one)
         for count, token_id in enumerate(draft):
+            if np.isneginf(together[count, token_id]):
+                break  # it cannot be committed
             assert (shaper.shape(logits[count : count + 1], ()) == together[count]).all()
             shaper.advance(token_id)
 
@@ -67,18 +68,17 @@ def test_every_row_is_what_plain_decoding_sees(setting):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_rejected_drafts_leave_no_trace_and_input_is_left_alone(setting):
     """Known elsewhere as counts kept of rejected drafts, and of accepted ones twice."""
-    shaper = make_shaper(SETTINGS[setting])
-    for token_id in (2, 1, 2):
-        shaper.advance(token_id)
-    before = deepcopy(shaper)
-    for draft in [(0, 3), (2, 2, 2), (3,), ()]:
-        logits = rows(TARGET, (*PROMPT, 2, 1, 2), draft)
+    shaper, untouched = make_shaper(SETTINGS[setting]), make_shaper(SETTINGS[setting])
+    for one, token_id in product((shaper, untouched), (2, 0)):
+        one.advance(token_id)
+    drafts = [(2, 0), (0, 3), (2, 1, 2), (3,), ()]
+    for draft in drafts:
+        logits = rows(TARGET, (*PROMPT, 2, 0), draft)
         logits.setflags(write=False)
         shaper.shape(logits, draft)
-    state, was = vars(shaper), vars(before)
-    assert state["_output_ids"] == was["_output_ids"]
-    if state["_counts"] is not None:
-        assert all((a == b).all() for a, b in zip(state["_counts"].after(()), was["_counts"].after(()), strict=True))
+    for draft in drafts:
+        logits = rows(TARGET, (*PROMPT, 2, 0), draft)
+        assert (shaper.shape(logits, draft) == untouched.shape(logits, draft)).all()
 
 
 @pytest.mark.parametrize(("settings", "is_same"), [({}, True), ({"min_tokens": 2}, False), ({"top_k": 2}, True)])

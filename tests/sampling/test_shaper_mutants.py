@@ -21,6 +21,7 @@ from processed import (
 )
 from shaper_mutants import MUTANTS, RemembersDrafts
 
+from outrider.errors import UsageError
 from outrider.sampling import LawShaper, TargetLaw
 from outrider.types import Draft
 from outrider.verification import verify_point_mass, verify_token
@@ -41,7 +42,13 @@ def all_laws(setting, kind):
 
 @pytest.mark.parametrize(("mutant", "setting"), MUTANTS, ids=lambda case: getattr(case, "__name__", case))
 def test_every_mutant_is_caught(mutant, setting):
-    assert max(error(law, setting, 3) for law in all_laws(setting, mutant)) > 1e-3
+    """Or comes to a grammar's end with a token that it does not allow, which is an error."""
+    try:
+        worst = max(error(law, setting, 3) for law in all_laws(setting, mutant))
+    except UsageError as problem:
+        assert "response_format" in str(problem)  # noqa: PT017 - either is enough
+    else:
+        assert worst > 1e-3
 
 
 @pytest.mark.parametrize("setting", {setting for _, setting in MUTANTS})

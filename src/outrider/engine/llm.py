@@ -20,7 +20,7 @@ from outrider.engine.step import Stepper
 from outrider.errors import ContextLengthError, UsageError
 from outrider.models.chat import encode_chat
 from outrider.models.chat_template import Message
-from outrider.sampling import SamplingParams, TokenLogprobs, compile_params
+from outrider.sampling import SamplingParams, TokenLogprobs, Vocabulary, compile_params
 
 # Text, or the messages of a chat: each a mapping with "role" and "content".
 Prompt: TypeAlias = str | Sequence[Message]
@@ -76,6 +76,7 @@ class LLM:
         model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
         self._load_s = clock() - started_at
         self._model = model
+        self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
         self._max_sequences = max_sequences
         self._clock = clock
         self._entropy = entropy
@@ -168,10 +169,7 @@ class LLM:
     def _requests(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> list[Request]:
         """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
         prompt_ids = tuple(self.encode(prompt, chat=chat))
-        tokenizer = self._model.tokenizer
-        compiled = compile_params(
-            params, vocab_size=self._model.vocab_size, eos_ids=tokenizer.eos_ids, encoder=tokenizer
-        )
+        compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
         return [Request(next(self._request_ids), prompt_ids, compiled, seed, choice) for choice in range(params.n)]
 

@@ -5,6 +5,7 @@ from outrider.sampling.distribution import greedy_token_ids, target_probs
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.shaper import LawShaper
 from outrider.sampling.target_law import TargetLaw, TokenLogprobs
+from outrider.sampling.vocabulary import Vocabulary
 
 __all__ = [
     "CompiledParams",
@@ -12,6 +13,7 @@ __all__ = [
     "SamplingParams",
     "TargetLaw",
     "TokenLogprobs",
+    "Vocabulary",
     "compile_params",
     "greedy_token_ids",
     "target_probs",

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.errors import UsageError
+from outrider.sampling.grammar import Grammar
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processors import Ids
-
-
-class Encoder(Protocol):
-    """What cutting bad words into tokens takes; a tokenizer is one."""
-
-    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
-        """Return the token ids of a text, with or without the tokens that the model wants around every text."""
+from outrider.sampling.response_format import grammar_source
+from outrider.sampling.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +28,7 @@ class CompiledParams:
         end_ids: What must not be emitted before ``min_tokens`` tokens: the model's end-of-sequence tokens and
             ``stop_token_ids``.
         bad_words: The token ids of each spelling of each bad word.
+        grammar: What ``response_format`` allows, at its beginning; None for any text.
     """
 
     params: SamplingParams
@@ -41,43 +37,43 @@ class CompiledParams:
     allowed_ids: Ids | None
     end_ids: Ids
     bad_words: tuple[tuple[int, ...], ...]
+    grammar: Grammar | None
 
 
-def compile_params(
-    params: SamplingParams, *, vocab_size: int, eos_ids: Collection[int], encoder: Encoder
-) -> CompiledParams:
+def compile_params(params: SamplingParams, vocabulary: Vocabulary) -> CompiledParams:
     """Make sampling parameters ready for a vocabulary.
 
     Args:
         params: What the caller said.
-        vocab_size: How many ids there are.
-        eos_ids: The model's end-of-sequence tokens.
-        encoder: Cuts bad words into tokens.
+        vocabulary: What the model can say.
 
     Raises:
-        UsageError: A token id outside the vocabulary, or settings that leave no token to say.
+        UsageError: A token id outside the vocabulary, settings that leave no token to say, or a grammar that does not
+            compile.
     """
     allowed = params.allowed_token_ids
-    _check_ids("logit_bias", list(params.logit_bias), vocab_size)
-    _check_ids("allowed_token_ids", allowed or (), vocab_size)
-    _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
-    end_ids = sorted({*eos_ids, *params.stop_token_ids})
+    _check_ids("logit_bias", list(params.logit_bias), vocabulary.size)
+    _check_ids("allowed_token_ids", allowed or (), vocabulary.size)
+    _check_ids("stop_token_ids", params.stop_token_ids, vocabulary.size)
+    end_ids = sorted({*vocabulary.eos_ids, *params.stop_token_ids})
     if params.min_tokens and allowed is not None and set(end_ids).issuperset(allowed):
         raise UsageError(
             f"allowed_token_ids {tuple(allowed)} all end the answer, and min_tokens is {params.min_tokens}; allow "
             "another token, or set min_tokens to 0"
         )
+    source = None if params.response_format is None else grammar_source(params.response_format)
     return CompiledParams(
         params=params,
         bias_ids=np.array(list(params.logit_bias), dtype=np.intp),
         biases=np.array(list(params.logit_bias.values()), dtype=np.float32),
         allowed_ids=None if allowed is None else np.array(allowed, dtype=np.intp),
         end_ids=np.array(end_ids, dtype=np.intp),
-        bad_words=_spellings(params.bad_words, encoder),
+        bad_words=_spellings(params.bad_words, vocabulary),
+        grammar=None if source is None else vocabulary.compile(source),
     )
 
 
-def _spellings(words: Sequence[str], encoder: Encoder) -> tuple[tuple[int, ...], ...]:
+def _spellings(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[int, ...], ...]:
     """Return the tokens of each word at the start of a line and after a space, once each.
 
     Raises:
@@ -85,7 +81,7 @@ def _spellings(words: Sequence[str], encoder: Encoder) -> tuple[tuple[int, ...],
     """
     spelled: dict[tuple[int, ...], None] = {}  # a set in order
     for word in words:
-        both = [tuple(encoder.encode(before + word.lstrip(), add_special=False)) for before in ("", " ")]
+        both = [tuple(vocabulary.encode(before + word.lstrip())) for before in ("", " ")]
         if not any(both):
             raise UsageError(f"bad_words has {word!r}, of which the tokenizer makes no token; leave it out")
         spelled |= dict.fromkeys(filter(None, both))

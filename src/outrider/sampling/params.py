@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from outrider.errors import UsageError
+from outrider.sampling.response_format import grammar_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class SamplingParams:
             under the law it was chosen from: with everything above applied, but as at temperature 1 without limits if
             greedy, where that law is a certainty.
         prompt_logprobs: The same for the tokens of the prompt, under the model's law as it is.
+        response_format: What the answer must look like: OpenAI's ``json_object`` or ``json_schema``, a regular
+            expression or a grammar; see :mod:`outrider.sampling.response_format`. An answer that ``max_tokens`` or a
+            stop string cuts short is the beginning of one that does.
     """
 
     temperature: float = 0.0
@@ -68,6 +72,7 @@ class SamplingParams:
     n: int = 1
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    response_format: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -86,6 +91,9 @@ class SamplingParams:
         for token_id, bias in self.logit_bias.items():
             _check_number(f"logit_bias of token {token_id}", bias, _BIAS)
         _check("ignore_eos", self.ignore_eos, isinstance(self.ignore_eos, bool), "True or False")
+        if self.response_format is not None and grammar_source(self.response_format) is not None:
+            _check("ignore_eos", self.ignore_eos, not self.ignore_eos, f"False, for {_GRAMMAR_ENDS}")
+            _check("min_tokens", self.min_tokens, self.min_tokens == 0, f"0, for {_GRAMMAR_ENDS}")
         ok = self.min_tokens <= self.max_tokens
         _check("min_tokens", self.min_tokens, ok, f"at most max_tokens, which is {self.max_tokens}")
 
@@ -105,6 +113,7 @@ class _Range:
 
 
 _IDS = "token ids, each at least 0, in a list or tuple"
+_GRAMMAR_ENDS = "response_format decides when an answer may end and when it must"
 _BIAS = _Range(-100, 100, "from -100 to 100")
 _TOP = _Range(0, 20, "from 0 to 20", is_whole=True)
 _RANGES = {

@@ -30,6 +30,7 @@ class LawShaper:
         self._output_ids: list[int] = []
         params = compiled.params
         penalties = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
+        self._grammar = None if compiled.grammar is None else compiled.grammar.copy()
         self._counts = None if penalties == (None, None, None) else TokenCounts(prompt_ids)
 
     @property
@@ -38,7 +39,13 @@ class LawShaper:
         return self._compiled.params
 
     def advance(self, token_id: int) -> None:
-        """Take note of a token that was committed."""
+        """Take note of a token that was committed.
+
+        Raises:
+            UsageError: The grammar is too complex to go on.
+        """
+        if self._grammar is not None:
+            self._grammar.advance(token_id)
         self._output_ids.append(token_id)
         if self._counts is not None:
             self._counts.add(token_id)
@@ -53,6 +60,9 @@ class LawShaper:
 
         Returns:
             ``[rows, vocab_size]``; the given array itself if there is nothing to do.
+
+        Raises:
+            UsageError: The grammar is too complex to go on.
         """
         first = len(draft_ids) + 1 - len(logits)
         busy = [self._is_busy(first + row) for row in range(len(logits))]
@@ -66,8 +76,9 @@ class LawShaper:
     def _is_busy(self, num_draft_ids: int) -> bool:
         """Return whether there may be anything to do after so many draft tokens."""
         one = self._compiled
-        lasting = self._counts is not None or one.allowed_ids is not None or len(one.bias_ids) or one.bad_words
-        return bool(lasting) or self._is_too_short(num_draft_ids)
+        lasting = (self._counts, self._grammar, one.allowed_ids, one.bad_words or None)
+        is_lasting = any(part is not None for part in lasting) or len(one.bias_ids) > 0
+        return is_lasting or self._is_too_short(num_draft_ids)
 
     def _is_too_short(self, num_draft_ids: int) -> bool:
         return len(self._output_ids) + num_draft_ids < self.params.min_tokens
@@ -82,6 +93,8 @@ class LawShaper:
             keep_only(row, one.allowed_ids)
         if one.bad_words:
             exclude(row, np.array(self._completing_ids(draft_ids), dtype=np.intp))
+        if self._grammar is not None:
+            exclude(row, self._grammar.excluded_ids(draft_ids))
         if self._is_too_short(len(draft_ids)):
             exclude(row, one.end_ids)
 

@@ -1,0 +1,102 @@
+"""Answers that follow a grammar: which tokens may come next, given what is committed and any draft after it.
+
+llguidance keeps the parser's state; here it is the state after the committed tokens, always. To look past draft tokens
+they are consumed, the question is asked, and they are rolled back at once. A matcher that has nothing more to say, or
+whose answer has ended, is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from outrider.errors import UsageError
+from outrider.sampling.processors import Ids
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+
+class Grammar:
+    """The state of one answer's grammar after its committed tokens.
+
+    Args:
+        matcher: Its own.
+        eos_ids: The model's end-of-sequence tokens, which are as good as one another.
+        vocab_size: How many ids there are.
+    """
+
+    def __init__(self, matcher: LLMatcher, eos_ids: Ids, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._eos_ids = eos_ids
+        self._ends = frozenset(eos_ids.tolist())
+        self._vocab_size = vocab_size
+        self._is_over = False
+        self._known: dict[tuple[int, ...], Ids | None] = {}  # answers since the last commit: draft and target both ask
+
+    def copy(self) -> Grammar:
+        """Return the same state for another answer."""
+        return Grammar(self._matcher.deep_copy(), self._eos_ids, self._vocab_size)
+
+    def advance(self, token_id: int) -> None:
+        """Take note of a token that was committed; an end-of-sequence token is the last.
+
+        Raises:
+            UsageError: The grammar does not allow it, or is too complex to go on.
+        """
+        self._known.clear()
+        self._is_over |= token_id in self._ends
+        if not self._is_over:
+            self._matcher.consume_token(token_id)
+            self.check()
+
+    def excluded_ids(self, draft_ids: Sequence[int]) -> Ids:
+        """Return the tokens that may not follow the committed and these draft tokens.
+
+        None are excluded after a draft token that the grammar does not allow, or that ends the answer: what would
+        follow it is never emitted.
+
+        Raises:
+            UsageError: The grammar is too complex to go on.
+        """
+        key = tuple(draft_ids)
+        if key not in self._known:
+            self._known[key] = self._excluded_after(list(key))
+        excluded = self._known[key]
+        return np.empty(0, dtype=np.intp) if excluded is None else excluded
+
+    def check(self) -> None:
+        """Raise an error if the matcher has one."""
+        if self._matcher.is_error():
+            problem = self._matcher.get_error().split("\n<state>")[0].strip()
+            raise UsageError(f"response_format cannot be honoured: {problem}")
+
+    def _excluded_after(self, draft_ids: list[int]) -> Ids | None:
+        if not self._can_follow(draft_ids):
+            return None
+        self._matcher.consume_tokens(draft_ids)
+        excluded = self._excluded()
+        self._matcher.rollback(len(draft_ids))
+        self.check()
+        return excluded
+
+    def _can_follow(self, draft_ids: list[int]) -> bool:
+        """Return whether the matcher can be led past these tokens."""
+        if self._is_over or not self._ends.isdisjoint(draft_ids):
+            return False
+        if not draft_ids:
+            return True
+        return not self._matcher.is_stopped() and self._matcher.validate_tokens(draft_ids) == len(draft_ids)
+
+    def _excluded(self) -> Ids:
+        """Return what the matcher, where it stands, does not allow."""
+        if self._matcher.is_stopped():
+            is_allowed = np.zeros(self._vocab_size, dtype=np.bool_)
+            is_allowed[self._eos_ids] = True
+        else:
+            bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+            is_allowed = np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
+            is_allowed[self._eos_ids] = is_allowed[self._eos_ids[0]]
+        return np.flatnonzero(~is_allowed)
