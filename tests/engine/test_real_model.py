@@ -1,4 +1,4 @@
-"""SmolLM2-135M through the whole engine: no draft changes a token, and a model that drafts for itself is always right."""
+"""SmolLM2-135M through the whole engine: no draft changes a token; a model that drafts for itself is always right."""
 
 import pytest
 
