@@ -1,6 +1,7 @@
 """Every setting means the same with and without speculation, through the whole engine."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -143,6 +144,28 @@ def test_min_tokens_holds_for_stop_strings_too(min_tokens, length, k):
     assert len(ids) == length
     whole = "".join(chr(97 + i) for i in ids)
     assert text == (whole[:-1] if length < 20 else whole)
+
+
+def test_a_stop_inside_a_round_leaves_no_randomness_used():
+    """onnxruntime-genai#2528: what came after a stop string depended on how far the draft had looked."""
+    for draft in (None, "ngram", toy_model(seed=1), PlannedDrafter(lambda context: [64, 65] * 3)):
+        one = LLM(toy_model(), draft)
+        params = SamplingParams(max_tokens=30, temperature=1.0, seed=5, allowed_token_ids=range(64, 70))
+        whole = one.generate("a", params)[0]
+        stopped = one.generate("a", replace(params, stop=[whole.text[9:11]]))[0]
+        assert stopped.finish_reason == "stop"
+        assert whole.text.startswith(stopped.text)
+        follow_up = one.generate("a" + stopped.text, params)[0].token_ids
+        assert follow_up == LLM(toy_model()).generate("a" + stopped.text, params)[0].token_ids
+
+
+def test_usage_counts_nothing_past_the_end():
+    """sglang#39826."""
+    for draft in (None, PlannedDrafter(lambda context: [70, 71, EOS_ID, 72, 73])):
+        params = SamplingParams(temperature=1.0, seed=2, logit_bias={EOS_ID: 16.0, 70: 15.0, 71: 15.0})
+        (output,) = LLM(toy_model(), draft).generate("a", params)
+        assert output.usage.completion_tokens == len(output.token_ids)
+        assert output.token_ids.index(EOS_ID) == len(output.token_ids) - 1
 
 
 # --- log probabilities

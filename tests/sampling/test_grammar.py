@@ -44,7 +44,8 @@ def grammar(kind, text):
 
 
 def allowed(state, draft=()):
-    return sorted(set(range(SIZE)) - set(state.excluded_ids(draft).tolist()))
+    excluded = state.excluded(draft)
+    return list(range(SIZE)) if excluded is None else np.flatnonzero(~excluded).tolist()
 
 
 def follow(kind, text, tokens):

@@ -19,6 +19,7 @@ from processed import (
     wanted_law,
 )
 
+from outrider.errors import NumericalError
 from outrider.sampling import TargetLaw
 from outrider.verification.exact import total_variation
 
@@ -137,6 +138,22 @@ def test_min_p_at_each_position_is_the_mask_of_the_penalised_law():
     logits = np.array([[2.0, 1.0, 0.0, -1.0]] * 3, dtype=np.float32)
     kept = TargetLaw(make_shaper(one).shape(logits, (0, 1)), one).probs > 0
     assert kept.tolist() == [[True, True, False, False], [True, True, True, False], [True] * 4]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("setting", ["allowed_token_ids", "bad_words", "response_format", "frequency_penalty"])
+def test_no_mask_hides_what_is_not_a_number(setting, bad):
+    """vllm#53029: a plausible token came out of a row of NaN once part of it was masked."""
+    logits = rows(TARGET, PROMPT, (2,))
+    logits[1, [1, 3]] = bad
+    with pytest.raises(NumericalError, match="row 1 of the logits"):
+        make_shaper(SETTINGS[setting]).shape(logits, (2,))
+
+
+def test_a_row_that_the_settings_leave_nothing_of_is_an_error_and_no_token():
+    one = params(allowed_token_ids=(2, 3), bad_words=("c", "d"))
+    with pytest.raises(NumericalError, match="every token excluded"):
+        _ = TargetLaw(make_shaper(one).shape(rows(TARGET, PROMPT, ()), ()), one).probs
 
 
 def test_a_bias_of_minus_100_keeps_a_token_out_at_every_position():

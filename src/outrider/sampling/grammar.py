@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.errors import UsageError
 from outrider.sampling.processors import Ids
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
+
+Mask = NDArray[np.bool_]
 
 
 class Grammar:
@@ -34,7 +37,7 @@ class Grammar:
         self._ends = frozenset(eos_ids.tolist())
         self._vocab_size = vocab_size
         self._is_over = False
-        self._known: dict[tuple[int, ...], Ids | None] = {}  # answers since the last commit: draft and target both ask
+        self._known: dict[tuple[int, ...], Mask | None] = {}  # answers since the last commit: draft and target both ask
 
     def copy(self) -> Grammar:
         """Return the same state for another answer."""
@@ -52,11 +55,11 @@ class Grammar:
             self._matcher.consume_token(token_id)
             self.check()
 
-    def excluded_ids(self, draft_ids: Sequence[int]) -> Ids:
-        """Return the tokens that may not follow the committed and these draft tokens.
+    def excluded(self, draft_ids: Sequence[int]) -> Mask | None:
+        """Return for each token ``[vocab_size]`` whether it may not follow the committed and these draft tokens.
 
-        None are excluded after a draft token that the grammar does not allow, or that ends the answer: what would
-        follow it is never emitted.
+        None, for none is excluded, after a draft token that the grammar does not allow, or that ends the answer: what
+        would follow it is never emitted.
 
         Raises:
             UsageError: The grammar is too complex to go on.
@@ -64,8 +67,7 @@ class Grammar:
         key = tuple(draft_ids)
         if key not in self._known:
             self._known[key] = self._excluded_after(list(key))
-        excluded = self._known[key]
-        return np.empty(0, dtype=np.intp) if excluded is None else excluded
+        return self._known[key]
 
     def check(self) -> None:
         """Raise an error if the matcher has one."""
@@ -73,11 +75,11 @@ class Grammar:
             problem = self._matcher.get_error().split("\n<state>")[0].strip()
             raise UsageError(f"response_format cannot be honoured: {problem}")
 
-    def _excluded_after(self, draft_ids: list[int]) -> Ids | None:
+    def _excluded_after(self, draft_ids: list[int]) -> Mask | None:
         if not self._can_follow(draft_ids):
             return None
         self._matcher.consume_tokens(draft_ids)
-        excluded = self._excluded()
+        excluded = self._excluded_here()
         self._matcher.rollback(len(draft_ids))
         self.check()
         return excluded
@@ -90,7 +92,7 @@ class Grammar:
             return True
         return not self._matcher.is_stopped() and self._matcher.validate_tokens(draft_ids) == len(draft_ids)
 
-    def _excluded(self) -> Ids:
+    def _excluded_here(self) -> Mask:
         """Return what the matcher, where it stands, does not allow."""
         if self._matcher.is_stopped():
             is_allowed = np.zeros(self._vocab_size, dtype=np.bool_)
@@ -99,4 +101,4 @@ class Grammar:
             bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
             is_allowed = np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
             is_allowed[self._eos_ids] = is_allowed[self._eos_ids[0]]
-        return np.flatnonzero(~is_allowed)
+        return ~is_allowed

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from outrider.sampling.compiled import CompiledParams
+from outrider.sampling.distribution import greedy_token_ids
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processors import TokenCounts, add_bias, completing_ids, exclude, keep_only, penalise
 from outrider.types import Logits
@@ -62,12 +63,14 @@ class LawShaper:
             ``[rows, vocab_size]``; the given array itself if there is nothing to do.
 
         Raises:
+            NumericalError: There is something to do, and a row holds NaN or plus infinity, or has no token.
             UsageError: The grammar is too complex to go on.
         """
         first = len(draft_ids) + 1 - len(logits)
         busy = [self._is_busy(first + row) for row in range(len(logits))]
         if not any(busy):
             return logits
+        greedy_token_ids(logits)  # refuses what is not a number, which a mask would hide
         shaped: Logits = logits.copy()
         for row in np.flatnonzero(busy):
             self._shape(shaped[row], draft_ids[: first + row])
@@ -93,8 +96,8 @@ class LawShaper:
             keep_only(row, one.allowed_ids)
         if one.bad_words:
             exclude(row, np.array(self._completing_ids(draft_ids), dtype=np.intp))
-        if self._grammar is not None:
-            exclude(row, self._grammar.excluded_ids(draft_ids))
+        if self._grammar is not None and (excluded := self._grammar.excluded(draft_ids)) is not None:
+            np.copyto(row, -np.inf, where=excluded)
         if self._is_too_short(len(draft_ids)):
             exclude(row, one.end_ids)
 
