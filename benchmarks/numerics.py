@@ -52,11 +52,8 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
     laws = [cached(folder, "reference", passage, reference.laws) for passage in passages]
     del reference  # 4 bytes a weight
 
-    engines: dict[str, Comparison] = {}
-    versions: dict[str, str] = {}
-    for build in installed(arguments.peers):
-        versions[build.name] = build.version
-        engines[build.name] = llama_cpp(build, path, folder, passages, laws)
+    peer = installed(arguments.peers)[-1]
+    engines = {peer.name: llama_cpp(peer, path, folder, passages, laws)}
     for weights in arguments.weights:
         backend = load_backend(path, weights, max_length=1024, threads=arguments.threads)
         parts = [compare(true, backend_laws(backend, p)) for true, p in zip(laws, passages, strict=True)]
@@ -65,7 +62,7 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
     return {
         "model": arguments.model,
         "positions_per_family": {passage.family: passage.num_laws for passage in passages},
-        "versions": versions,
+        "versions": {peer.name: peer.version},
         "engines": {name: engine.summary() for name, engine in engines.items()},
         "outrider_minus_llama_cpp": differences(engines),
     }

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+# util-linux: the child ends when we do, however that goes.
+_TIED_TO_US = ("setpriv", "--pdeathsig", "TERM", "--")
 _WHEEL_SERVER = Path(__file__).with_name("llama_cpp_server.py")
 
 
@@ -49,7 +51,7 @@ class Build:
 
 
 def installed(peers: Path) -> list[Build]:
-    """Return the builds found under the folder that setup.py fills.
+    """Return the builds found under the folder that setup.py fills, the one made for this machine last.
 
     Raises:
         FileNotFoundError: There is none.
@@ -94,7 +96,9 @@ class LlamaCpp:
             port = probe.getsockname()[1]
         self._address = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
-            build.command(settings, port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*_TIED_TO_US, *build.command(settings, port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         while not self._is_ready():
             if self._process.poll() is not None:
