@@ -2,18 +2,22 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
-from engine_fakes import PlannedDrafter, answer, make_stepper, result_of
+from engine_fakes import PlannedDrafter, answer, compiled, make_stepper, result_of
+from test_law import SameCoins
 from toy_llm import EOS_ID, toy_model
 
 from outrider import LLM, SamplingParams
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.sequence import Request
 from outrider.errors import UsageError
+from outrider.verification.exact import outcomes, sequence_law, total_variation
 
 TARGET = HashLM(vocab_size=11, seed=3, max_weight=20)
 PROMPT = (1, 5, 2, 2)
@@ -107,6 +111,58 @@ def test_settings_are_kept_under_every_rule(drafter, rule):
         assert not {0, 7} & set(ids[:6])
         assert not {3, 9} & set(ids[:6])
         assert (ids[-1] in {3, 7, 9} or "ik" in "".join(chr(97 + i) for i in ids)) == (reason == "stop")
+
+
+SMALL = HashLM(vocab_size=3, seed=5)
+STATEFUL = {
+    "frequency_penalty": {"frequency_penalty": 1.0, "presence_penalty": -0.5},
+    "repetition_penalty": {"repetition_penalty": 2.0, "logit_bias": {1: 0.5}},
+    "bad_words": {"bad_words": ["ab", "cc"]},
+}
+
+
+def stateful_law(settings):
+    """The law of the next token of SMALL after PROMPT_OF_SMALL, written down token by token."""
+
+    def law(prefix):
+        output, values = prefix[len(PROMPT_OF_SMALL) :], []
+        for token_id, weight in enumerate(SMALL.weights(prefix)):
+            value = math.log(weight) + settings.get("logit_bias", {}).get(token_id, 0.0)
+            if token_id in prefix and "repetition_penalty" in settings:
+                value *= 0.5 if value > 0 else 2.0
+            value -= settings.get("frequency_penalty", 0.0) * output.count(token_id)
+            value -= settings.get("presence_penalty", 0.0) * (token_id in output)
+            text = "".join(chr(97 + i) for i in (*output, token_id))
+            values.append(0.0 if text.endswith(tuple(settings.get("bad_words", ("-",)))) else math.exp(value))
+        exact = np.array([Fraction(value) for value in values])
+        return exact / exact.sum()
+
+    return law
+
+
+PROMPT_OF_SMALL = (0, 1)
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+@pytest.mark.parametrize("setting", STATEFUL)
+@pytest.mark.parametrize("drafts", ["draft model", "always the same"])
+def test_the_law_of_an_answer_is_the_targets_through_rounds_and_commits(drafts, setting, rule):
+    """Every random decision of whole answers is enumerated; float32 logits leave some 1e-7."""
+    params = SamplingParams(temperature=1.0, max_tokens=3, **STATEFUL[setting])
+
+    def one_answer(coins):
+        drafter = PlannedDrafter(lambda context: (2, 2))
+        if drafts == "draft model":
+            drafter = DraftModelDrafter(ToyBackend(HashLM(3, seed=9)), vocab_size=3, name="toy")
+        stepper = make_stepper(SMALL, drafter=drafter, k=2, rule=rule)
+        sequence = stepper.open(Request(0, PROMPT_OF_SMALL, compiled(params, 3), seed=0))
+        sequence.coins = SameCoins(coins)
+        while sequence.finish_reason is None:
+            stepper.step([sequence])
+        return tuple(sequence.token_ids[len(PROMPT_OF_SMALL) :])
+
+    wanted = sequence_law(stateful_law(STATEFUL[setting]), 3, PROMPT_OF_SMALL)
+    assert float(total_variation(outcomes(one_answer), wanted)) < 1e-6
 
 
 # --- where an answer ends

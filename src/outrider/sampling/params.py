@@ -12,7 +12,7 @@ from outrider.errors import UsageError
 from outrider.sampling.response_format import grammar_source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How tokens are chosen and when to stop. "Off" is ``None`` or empty.
 

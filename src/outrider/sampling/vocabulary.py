@@ -61,7 +61,7 @@ class Vocabulary:
         Raises:
             UsageError: It does not compile, cannot be satisfied, or the model has no token to end an answer with.
         """
-        from llguidance import LLMatcher  # noqa: PLC0415 - takes 0.14 s, which most programs can do without
+        from llguidance import LLMatcher  # noqa: PLC0415 - most programs do without
 
         if not self.eos_ids:
             raise UsageError("response_format needs a model with an end-of-sequence token, and this one has none")
