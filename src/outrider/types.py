@@ -31,6 +31,35 @@ class Outcome(Enum):
     BONUS = "bonus"
 
 
+class TargetProbs(Protocol):
+    """The target's laws, row by row: an array ``[rows, vocab_size]``, or what works out a row when it is asked for.
+
+    A row behind a draft token that is turned back is one that plain decoding never sees. Nothing is asked of it, not
+    even whether it holds numbers: a draft must not turn an answer into an error.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, and the size of the target's vocabulary."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of each row."""
+
+    def __getitem__(self, row: int, /) -> Probs:
+        """Return the law at one position, ``[vocab_size]``."""
+
+
+class TargetIds(Protocol):
+    """The target's choices, row by row; see :class:`TargetProbs`."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    def __getitem__(self, row: int, /) -> int:
+        """Return the choice at one position."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What a drafter proposes for one sequence in one round.

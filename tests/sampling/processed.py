@@ -13,7 +13,7 @@ from math import exp, log
 
 import numpy as np
 
-from outrider.sampling import LawShaper, SamplingParams, TargetLaw, Vocabulary, compile_params, greedy_token_ids
+from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params, greedy_token_ids, target_probs
 from outrider.types import Draft
 from outrider.verification import verify_block, verify_point_mass, verify_token
 from outrider.verification.exact import emitted_law, sequence_law
@@ -191,7 +191,7 @@ def dense(one, *, shapes=True, allowed=(0, 1, 2, 3), tells=True):
         logits[:, others] = -np.inf
         if shapes:
             logits = advanced(one, LawShaper, prefix).shape(logits, draft_ids)
-        return None if logits.max() == -np.inf else fractions(TargetLaw(logits, one).probs)[0]
+        return None if logits.max() == -np.inf else fractions(target_probs(logits, one))[0]
 
     def propose(prefix, count, coins):
         token_ids, laws = (), []
@@ -237,7 +237,7 @@ def processed_round(one, drafter, rule, *, num_tokens, num_draft_tokens=2, kind=
     def target_law(prefix, draft_ids):
         if (prefix, draft_ids) not in known:
             shaped = advanced(one, kind, prefix).shape(rows(TARGET, prefix, draft_ids), draft_ids)
-            known[prefix, draft_ids] = fractions(TargetLaw(shaped, one).probs)
+            known[prefix, draft_ids] = fractions(target_probs(shaped, one))
         return known[prefix, draft_ids]
 
     def emit(prefix, coins):

@@ -20,7 +20,7 @@ from processed import (
 )
 
 from outrider.errors import NumericalError
-from outrider.sampling import TargetLaw
+from outrider.sampling import greedy_token_ids, target_probs
 from outrider.verification.exact import total_variation
 
 CASES = [(name, rule) for name, (_, rules) in DRAFTERS.items() for rule in rules]
@@ -108,7 +108,7 @@ def test_frequency_penalty_counts_every_token_of_the_draft():
     """sglang#33643: the penalty came out divided by the length of the draft."""
     one = params(temperature=0.0, frequency_penalty=0.2)
     shaped = make_shaper(one).shape(np.array([[2.0, 1.9, 0, 0]] * 4, dtype=np.float32), (0, 0, 0))
-    assert TargetLaw(shaped, one).token_ids.tolist() == [0, 1, 1, 1]
+    assert greedy_token_ids(shaped).tolist() == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("penalty", ["frequency_penalty", "presence_penalty"])
@@ -118,7 +118,7 @@ def test_penalties_of_two_change_greedy_text(penalty, sign):
     one = params(temperature=0.0, **{penalty: 2.0 * sign})
     logits = np.array([[1.0, 0.5, 0, 0], [1.0, 1.25, 0, 0]], dtype=np.float32)
     expected = [0, 1] if sign > 0 else [0, 0]
-    assert TargetLaw(make_shaper(one).shape(logits, (0,)), one).token_ids.tolist() == expected
+    assert greedy_token_ids(make_shaper(one).shape(logits, (0,))).tolist() == expected
 
 
 def test_min_tokens_counts_tokens_not_rounds():
@@ -136,7 +136,7 @@ def test_min_p_at_each_position_is_the_mask_of_the_penalised_law():
     """vllm#42744: applied to bonus tokens only."""
     one = params(min_p=0.2, frequency_penalty=2.0)
     logits = np.array([[2.0, 1.0, 0.0, -1.0]] * 3, dtype=np.float32)
-    kept = TargetLaw(make_shaper(one).shape(logits, (0, 1)), one).probs > 0
+    kept = target_probs(make_shaper(one).shape(logits, (0, 1)), one) > 0
     assert kept.tolist() == [[True, True, False, False], [True, True, True, False], [True] * 4]
 
 
@@ -153,12 +153,12 @@ def test_no_mask_hides_what_is_not_a_number(setting, bad):
 def test_a_row_that_the_settings_leave_nothing_of_is_an_error_and_no_token():
     one = params(allowed_token_ids=(2, 3), bad_words=("c", "d"))
     with pytest.raises(NumericalError, match="every token excluded"):
-        _ = TargetLaw(make_shaper(one).shape(rows(TARGET, PROMPT, ()), ()), one).probs
+        _ = target_probs(make_shaper(one).shape(rows(TARGET, PROMPT, ()), ()), one)
 
 
 def test_a_bias_of_minus_100_keeps_a_token_out_at_every_position():
     """vllm#38202."""
     one = params(logit_bias={2: -100, 1: 5})
-    probs = TargetLaw(make_shaper(one).shape(rows(TARGET, PROMPT, (1, 0)), (1, 0)), one).probs
+    probs = target_probs(make_shaper(one).shape(rows(TARGET, PROMPT, (1, 0)), (1, 0)), one)
     assert (probs[:, 2] < 1e-40).all()
     assert (probs[:, 1] > 0.8).all()

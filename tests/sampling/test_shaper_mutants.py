@@ -22,7 +22,7 @@ from processed import (
 from shaper_mutants import MUTANTS, RemembersDrafts
 
 from outrider.errors import UsageError
-from outrider.sampling import LawShaper, TargetLaw
+from outrider.sampling import LawShaper, target_probs
 from outrider.types import Draft
 from outrider.verification import verify_point_mass, verify_token
 from outrider.verification.exact import outcomes, total_variation
@@ -66,7 +66,7 @@ def test_a_shaper_that_lasts_from_round_to_round_forgets_rejected_drafts(kind, i
         while len(prefix) < len(PROMPT) + 4:
             draft = Draft((2, 2, 1))
             shaped = shaper.shape(rows(TARGET, prefix, draft.token_ids), draft.token_ids)
-            result = verify_point_mass(draft, fractions(TargetLaw(shaped, one).probs), coins)
+            result = verify_point_mass(draft, fractions(target_probs(shaped, one)), coins)
             emitted = (*draft.token_ids[: result.num_accepted], result.next_token_id)
             prefix = (*prefix, *emitted)
             for token_id in emitted:
@@ -86,8 +86,8 @@ def test_a_draft_law_told_raw_but_drawn_shaped_is_caught(setting):
 
         def lie(prefix, count, coins):
             draft = propose(prefix, count, coins)
-            raw = [TargetLaw(rows(DRAFT, (*prefix, *draft.token_ids[:row]), ()), params()) for row in range(len(draft))]
-            told = [fractions(law.probs)[0] for law in raw]
+            raw = [rows(DRAFT, (*prefix, *draft.token_ids[:row]), ()) for row in range(len(draft))]
+            told = [fractions(target_probs(logits, params()))[0] for logits in raw]
             return replace(draft, probs=np.array(told).reshape(draft.probs.shape))
 
         return lie
@@ -99,8 +99,8 @@ def test_masks_after_the_limits_are_another_law():
     """Allowed tokens must be singled out before ``top_k`` counts: else a row may lose all of them."""
     one = params(top_k=1, allowed_token_ids=(1, 2))
     logits = np.array([[3.0, 2.0, 1.0, 0.0]], dtype=np.float32)
-    assert TargetLaw(make_shaper(one).shape(logits, ()), one).probs.tolist() == [[0, 1, 0, 0]]
-    late = TargetLaw(logits, params(top_k=1)).probs[0]
+    assert target_probs(make_shaper(one).shape(logits, ()), one).tolist() == [[0, 1, 0, 0]]
+    late = target_probs(logits, params(top_k=1))[0]
     assert late[[1, 2]].sum() == 0
 
 

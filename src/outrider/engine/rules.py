@@ -50,7 +50,7 @@ def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> Veri
     if len(draft):
         sequence.method = method
     if method == "greedy":
-        return verify_greedy(draft, law.token_ids.tolist())
+        return verify_greedy(draft, law.token_ids)
     return _RULES[method](draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
 
 

@@ -75,7 +75,7 @@ class Stepper:
         emitted = []
         for sequence, draft in zip(sequences, drafts, strict=True):
             rows, logits = logits[: len(draft) + 1], logits[len(draft) + 1 :]
-            law = TargetLaw(sequence.shaper.shape(rows, draft.token_ids), sequence.params)
+            law = TargetLaw(rows, sequence.shaper, draft.token_ids)
             result = verify(sequence, draft, law, self.rule)
             emitted.append(commit(sequence, draft, result, law, self.eos_ids))
             self.target.crop(sequence.cache_id, len(sequence.token_ids) - 1)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from outrider.sampling.distribution import Ids, greedy_token_ids, target_probs
+from outrider.sampling.distribution import greedy_token_ids, target_probs
 from outrider.sampling.params import SamplingParams
-from outrider.types import Logits, Probs
+from outrider.sampling.shaper import LawShaper
+from outrider.types import Logits, Probs, TargetIds, TargetProbs
 
 _PLAIN = SamplingParams(temperature=1.0)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +36,70 @@ class TokenLogprobs:
 class TargetLaw:
     """What the target says at the positions of a round.
 
+    Each is worked out when it is first asked for. Those behind a draft token that is turned back never are, as in
+    plain decoding, which does not get there: whatever is wrong with them harms nobody.
+
     Args:
-        logits: ``[rows, vocab_size]``, after bias, penalties and masks.
-        params: Temperature and limits.
+        logits: ``[rows, vocab_size]``, as the model gives them, for a row at each draft token and after the last.
+        shaper: What they go through. It must stand where the round began when a row is first asked for.
+        draft_ids: The draft tokens.
     """
 
-    def __init__(self, logits: Logits, params: SamplingParams) -> None:
+    def __init__(self, logits: Logits, shaper: LawShaper, draft_ids: Sequence[int] = ()) -> None:
         self._logits = logits
-        self._params = params
+        self._shaper = shaper
+        self._draft_ids = draft_ids
+        self._shaped: dict[int, Logits] = {}
+        self._probs: dict[int, Probs] = {}
 
-    @cached_property
-    def token_ids(self) -> Ids:
-        """``[rows]``, the most likely tokens."""
-        return greedy_token_ids(self._logits)
+    @property
+    def token_ids(self) -> TargetIds:
+        """The most likely tokens."""
+        return _Rows(self._token_id, self._logits.shape)
 
-    @cached_property
-    def probs(self) -> Probs:
+    @property
+    def probs(self) -> TargetProbs:
         """``[rows, vocab_size]``, what tokens are drawn from."""
-        return target_probs(self._logits, self._params)
+        return _Rows(self._law, self._logits.shape)
 
     def logprobs(self, row: int, token_id: int) -> TokenLogprobs | None:
         """Return how likely a token is at a position; None if the request does not want to know."""
-        if self._params.logprobs is None:
+        params = self._shaper.params
+        if params.logprobs is None:
             return None
-        probs = plain_probs(self._logits[row]) if self._params.is_greedy else self.probs[row]
-        return token_logprobs(probs, token_id, self._params.logprobs)
+        probs = plain_probs(self._shape(row)[0]) if params.is_greedy else self._law(row)
+        return token_logprobs(probs, token_id, params.logprobs)
+
+    def _token_id(self, row: int) -> int:
+        return int(greedy_token_ids(self._shape(row))[0])
+
+    def _law(self, row: int) -> Probs:
+        if row not in self._probs:
+            self._probs[row] = target_probs(self._shape(row), self._shaper.params)[0]
+        return self._probs[row]
+
+    def _shape(self, row: int) -> Logits:
+        if row not in self._shaped:
+            self._shaped[row] = self._shaper.shape(self._logits[row : row + 1], self._draft_ids[:row])
+        return self._shaped[row]
+
+
+class _Rows(Generic[_T]):
+    """Values by row, each from a function that is called when it is asked for."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, at: Callable[[int], _T], shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._at = at
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, row: int, /) -> _T:
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self._at(row)
 
 
 def plain_probs(logits: Logits) -> Probs:

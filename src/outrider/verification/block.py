@@ -6,17 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from outrider.errors import UsageError
-from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.errors import OutriderError, UsageError
+from outrider.types import Coins, Draft, Outcome, Probs, TargetProbs, VerificationResult
 from outrider.verification.check import check_draft, check_drawn, check_law
 
 
-def verify_block(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
     """Accept as long a beginning of the draft as the two laws of whole beginnings allow.
 
     The token rule weighs each token by itself; this rule weighs beginnings, so that a token that the target likes
     better than the draft did makes up for an earlier one that it likes less. It accepts at least as many tokens on
     average, never fewer, and the same ones if the target is greedy.
+
+    It looks ahead, but no further than plain decoding could get: not beyond a token that the target's law excludes,
+    nor beyond a row that is no law. Such a row is the law of a certain error, so no token there can be accepted and
+    the draft may as well end before it; its error is raised just when the beginning up to it is accepted.
 
     Args:
         draft: With ``probs``, the laws that its tokens were really drawn from.
@@ -32,11 +36,12 @@ def verify_block(draft: Draft, target_probs: Probs, coins: Coins) -> Verificatio
     if draft.probs is None:
         raise UsageError("this draft has no probs; verify_point_mass is the rule for tokens chosen without drawing")
     weights = _weights(draft, draft.probs, target_probs)
-    if coins.accept(weights[-1], 1):
-        return VerificationResult(len(draft), coins.draw(target_probs[-1]), Outcome.BONUS)
+    length, passes = len(weights) - 1, False
+    if coins.accept(weights[length], 1):
+        check_law(target_probs[length], "target_probs", length)
+        return VerificationResult(length, coins.draw(target_probs[length]), Outcome.BONUS)
     # Every beginning is tried by itself and the longest that passes counts, so the longest is tried first. The empty
     # one always passes: its weight is 1.
-    length, passes = len(draft), False
     while not passes:
         length -= 1
         left = np.maximum(weights[length] * target_probs[length] - draft.probs[length], 0)
@@ -46,14 +51,26 @@ def verify_block(draft: Draft, target_probs: Probs, coins: Coins) -> Verificatio
     return VerificationResult(length, coins.draw(left if total > 0 else target_probs[length]), Outcome.RECOVERED)
 
 
-def _weights(draft: Draft, draft_probs: Probs, target_probs: Probs) -> list[Any]:
-    """Return the chance that a draft came by each of its beginnings rightly: from 1 for the empty one, capped at 1."""
+def _weights(draft: Draft, draft_probs: Probs, target_probs: TargetProbs) -> list[Any]:
+    """Return the chance that a draft came by each of its beginnings rightly: from 1 for the empty one, capped at 1.
+
+    The last is that of the whole draft, or of the longest beginning that plain decoding could get to the end of.
+    """
     weights: list[Any] = [1]
     for row, token_id in enumerate(draft.token_ids):
-        check_law(target_probs[row], "target_probs", row)
+        if weights[-1] == 0 or not _is_law(target_probs, row):
+            break
         check_law(draft_probs[row], "draft_probs", row)
         check_drawn(draft_probs[row], token_id, row)
-        likely, drafted = weights[-1] * target_probs[row, token_id], draft_probs[row, token_id]
+        likely, drafted = weights[-1] * target_probs[row][token_id], draft_probs[row][token_id]
         weights.append(1 if likely >= drafted else likely / drafted)
-    check_law(target_probs[-1], "target_probs", len(draft))
     return weights
+
+
+def _is_law(target_probs: TargetProbs, row: int) -> bool:
+    """Return whether there is a law to look ahead to; if not, whoever gets there raises the error."""
+    try:
+        check_law(target_probs[row], "target_probs", row)
+    except OutriderError:
+        return False
+    return True

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft, Probs
+from outrider.types import Draft, Probs, TargetProbs
 
 # Far above the rounding of a float64 softmax over any vocabulary, far below a law that was not renormalised.
 _SUM_TOLERANCE = 1e-9
 
 
-def check_draft(draft: Draft, target_probs: Probs) -> None:
+def check_draft(draft: Draft, target_probs: TargetProbs) -> None:
     """Check that a draft and the target's laws fit each other; a few comparisons, whatever the vocabulary.
 
     Raises:
@@ -25,7 +25,7 @@ def check_draft(draft: Draft, target_probs: Probs) -> None:
         check_shape(draft.probs, "draft_probs", (len(draft), target_probs.shape[1]))
 
 
-def check_target(token_ids: Sequence[int], target_probs: Probs) -> None:
+def check_target(token_ids: Sequence[int], target_probs: TargetProbs) -> None:
     """Check that there is a target law for the context and for each draft token, and that it knows the tokens."""
     vocab_size = target_probs.shape[-1]
     check_shape(target_probs, "target_probs", (len(token_ids) + 1, vocab_size))
@@ -36,7 +36,7 @@ def check_target(token_ids: Sequence[int], target_probs: Probs) -> None:
             )
 
 
-def check_shape(probs: Probs, name: str, shape: tuple[int, ...]) -> None:
+def check_shape(probs: TargetProbs, name: str, shape: tuple[int, ...]) -> None:
     """Check the shape and the dtype of laws."""
     if probs.shape != shape:
         raise UsageError(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
 from outrider.errors import UsageError
-from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.types import Coins, Draft, Outcome, TargetIds, TargetProbs, VerificationResult
 from outrider.verification.check import check_draft, check_law
 
 
-def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+def verify_point_mass(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
     """Draw every token from the target's law, for as long as the draft had foreseen it.
 
     A draft token is accepted with the target's probability of it, and a recovered token follows the target's law
@@ -39,7 +34,7 @@ def verify_point_mass(draft: Draft, target_probs: Probs, coins: Coins) -> Verifi
     return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
 
 
-def verify_greedy(draft: Draft, target_ids: Sequence[int] | NDArray[np.intp]) -> VerificationResult:
+def verify_greedy(draft: Draft, target_ids: TargetIds) -> VerificationResult:
     """Verify against a greedy target: every rule comes down to this when each target law is a point mass.
 
     Args:
@@ -54,4 +49,4 @@ def verify_greedy(draft: Draft, target_ids: Sequence[int] | NDArray[np.intp]) ->
     for row, draft_id in enumerate(draft.token_ids):
         if draft_id != target_ids[row]:
             return VerificationResult(row, int(target_ids[row]), Outcome.RECOVERED)
-    return VerificationResult(len(draft), int(target_ids[-1]), Outcome.BONUS)
+    return VerificationResult(len(draft), int(target_ids[len(draft)]), Outcome.BONUS)

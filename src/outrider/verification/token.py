@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.errors import UsageError
-from outrider.types import Coins, Draft, Outcome, Probs, VerificationResult
+from outrider.types import Coins, Draft, Outcome, Probs, TargetProbs, VerificationResult
 from outrider.verification.check import check_draft, check_drawn, check_law
 
 
-def verify_token(draft: Draft, target_probs: Probs, coins: Coins) -> VerificationResult:
+def verify_token(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
     """Accept each draft token with probability ``min(1, target / draft)``; recover from the residual.
 
     Args:

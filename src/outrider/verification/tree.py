@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.errors import UsageError
-from outrider.types import Coins, Outcome, Probs
+from outrider.types import Coins, Outcome, Probs, TargetProbs
 from outrider.verification.check import check_drawn, check_law, check_shape, check_target
 from outrider.verification.token import residual
 
@@ -53,7 +53,7 @@ class TreeResult:
     outcome: Outcome
 
 
-def verify_tree(draft: TreeDraft, target_probs: Probs, coins: Coins) -> TreeResult:
+def verify_tree(draft: TreeDraft, target_probs: TargetProbs, coins: Coins) -> TreeResult:
     """Walk down a tree for as long as the target accepts a child.
 
     Where children were chosen without drawing, a token is drawn from the target's law and the walk goes to the child
