@@ -24,7 +24,7 @@ NAN = float("nan")
         *[("repetition_penalty", value) for value in (0.0, -1.0, 101, NAN, float("inf"))],
         *[(f"{kind}_penalty", value) for kind in ("presence", "frequency") for value in (-2.1, 2.1, NAN, "0")],
         *[("logit_bias", value) for value in ({-1: 0.0}, {"1": 0.0}, {True: 1.0}, [1], None, "")],
-        *[("bad_words", value) for value in (("",), "word", (1,), None)],
+        *[("bad_words", value) for value in (("",), "word", (1,), None, ("\ud800",))],
         *[("allowed_token_ids", value) for value in ((), (-1,), (1.0,), "12", (True,), 3)],
         *[("stop_token_ids", value) for value in ((-1,), ("1",), None, 3)],
         *[("min_tokens", value) for value in (-1, 0.5, 257, None)],

@@ -32,6 +32,8 @@ def test_what_is_understood(response_format, expected):
         ("json", "is 'json'; it must be a mapping whose type is one of text, json_object"),
         ({}, "is {}; it must be"),
         ({"type": "xml"}, "'xml'"),
+        ({"type": ["text"]}, "it must be a mapping whose type is one of"),
+        ({"type": "regex", "regex": "\ud800"}, "for regex; it must be a text"),
         ({"type": "text", "json_schema": {}}, "of type 'text' does not know json_schema; it has nothing beside"),
         ({"type": "regex", "regex": "a", "flags": 1}, "does not know flags; it has regex beside its type"),
         ({"type": "regex"}, "has None for regex; it must be a text"),

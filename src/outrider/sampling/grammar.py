@@ -73,6 +73,7 @@ class Grammar:
         """Raise an error if the matcher has one."""
         if self._matcher.is_error():
             problem = self._matcher.get_error().split("\n<state>")[0].strip()
+            problem = {"NoExtensionBias": "no text satisfies it"}.get(problem, problem)
             raise UsageError(f"response_format cannot be honoured: {problem}")
 
     def _excluded_after(self, draft_ids: list[int]) -> Mask | None:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from outrider.errors import UsageError
-from outrider.sampling.response_format import grammar_source
+from outrider.sampling.response_format import grammar_source, is_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class SamplingParams:
                 _check_number(one.name, value, _RANGES[one.name])
         for name in ("stop", "bad_words"):
             texts = getattr(self, name)
-            _check(name, texts, _are(texts, _is_text), "non-empty strings in a list or tuple")
+            _check(name, texts, _are(texts, is_text), "non-empty Unicode strings in a list or tuple")
         _check("stop_token_ids", self.stop_token_ids, _are(self.stop_token_ids, _is_id), _IDS)
         allowed = self.allowed_token_ids
         ok = allowed is None or (_are(allowed, _is_id) and len(allowed) > 0)
@@ -138,10 +138,6 @@ def _check_number(name: str, value: Any, limits: _Range) -> None:
     ok = _is_a(value, Integral if limits.is_whole else Real) and limits.low <= value <= limits.high
     ok = ok and not (limits.is_open and value == limits.low)
     _check(name, value, ok, f"{'a whole number ' if limits.is_whole else ''}{limits.limit}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
 
 
 def _is_id(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, TypeGuard
 
 from outrider.errors import UsageError
 
@@ -30,9 +30,9 @@ def grammar_source(response_format: object) -> GrammarSource | None:
     Raises:
         UsageError: It is none of these.
     """
-    if not isinstance(response_format, Mapping) or response_format.get("type") not in _KEYS:
+    kind = response_format.get("type") if isinstance(response_format, Mapping) else None
+    if not isinstance(response_format, Mapping) or not isinstance(kind, str) or kind not in _KEYS:
         _refuse(f"is {response_format!r}; it must be a mapping whose type is one of {', '.join(_KEYS)}")
-    kind = response_format["type"]
     key = _KEYS[kind]
     unknown = sorted(set(map(str, response_format)) - {"type", key})
     if unknown:
@@ -43,10 +43,15 @@ def grammar_source(response_format: object) -> GrammarSource | None:
         return GrammarSource("json_schema", '{"type": "object"}')
     body = response_format.get(key)
     if kind == "json_schema":
-        return GrammarSource(kind, _schema_text(body))
-    if not isinstance(body, str) or not body:
-        _refuse(f"has {body!r} for {key}; it must be a text")
-    return GrammarSource(kind, body)
+        return GrammarSource("json_schema", _schema_text(body))
+    if not is_text(body):
+        _refuse(f"has {body!r} for {key}; it must be a text, and not empty")
+    return GrammarSource("regex" if kind == "regex" else "grammar", body)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether this is Unicode text, not empty and without lone surrogates."""
+    return isinstance(value, str) and value != "" and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _schema_text(body: Any) -> str:

@@ -73,6 +73,7 @@ class Vocabulary:
         matcher = LLMatcher(self._tokenizer, make[source.kind](source.text), log_level=0)
         grammar = Grammar(matcher, np.array(self.eos_ids, dtype=np.intp), self.size)
         grammar.check()
+        grammar.excluded(())  # only now does a grammar turn out to allow nothing
         return grammar
 
     @cached_property
