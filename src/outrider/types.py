@@ -69,10 +69,12 @@ class Draft:
         probs: ``[len(token_ids), vocab_size]``, row ``i`` the law that token ``i`` was really drawn from given the
             tokens before it. ``None`` says that the tokens were chosen without drawing (n-gram, argmax): each law is
             then the point mass on its token. The draft may be wrong in any way; these laws must be honest.
+        problem: In words, what went wrong so that the draft ends here; None if nothing did.
     """
 
     token_ids: tuple[int, ...]
     probs: Probs | None = None
+    problem: str | None = None
 
     def __len__(self) -> int:
         return len(self.token_ids)

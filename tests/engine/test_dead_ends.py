@@ -4,10 +4,14 @@ Each model here has contexts from which nothing can be said. Plain decoding keep
 them by chance; drafts lead there all the time.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from engine_fakes import PlannedDrafter, answer, make_stepper, result_of
+from toy_llm import toy_model
 
+from outrider import LLM
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
@@ -98,3 +102,26 @@ def test_a_draft_model_makes_a_breakdown_no_likelier(rule):
     plain = sum(outcome(None, 1.0, rule, seed) is None for seed in seeds)
     drafted = sum(outcome(draft_model(), 1.0, rule, seed) is None for seed in seeds)
     assert abs(plain - drafted) < 36
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "coupled"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_model_that_breaks_down_costs_its_drafts_and_not_the_answer(temperature, rule):
+    params = SamplingParams(temperature=temperature, max_tokens=12)
+    drafter = DraftModelDrafter(Broken(HashLM(5, seed=9)), vocab_size=5, name="toy")
+    sequences = answer(make_stepper(TARGET, drafter=drafter, k=4, rule=rule), [PROMPT] * 9, params, seeds=range(9))
+    assert all(len(one.emitted) == 12 for one in sequences)
+    assert temperature == 0 or any("nan" in (one.draft_problem or "") for one in sequences)
+
+
+def test_the_account_of_an_answer_tells_of_a_broken_draft_model():
+    class NoNumbers(ToyBackend):
+        def forward(self, batch):
+            return np.full_like(super().forward(batch), np.nan)
+
+    draft = replace(toy_model(name="small"), backend=NoNumbers(HashLM(259)))
+    params = SamplingParams(max_tokens=5)
+    (one,), (plain,) = LLM(toy_model(), draft).generate("Hello", params), LLM(toy_model()).generate("Hello", params)
+    assert one.token_ids == plain.token_ids
+    assert one.speculation.counters.num_drafts == 0
+    assert one.speculation.reason.startswith("small proposes up to 6 tokens a round, but a draft broke off: row 0 of")

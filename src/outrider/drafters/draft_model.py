@@ -14,6 +14,7 @@ import numpy as np
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
+from outrider.errors import NumericalError, UsageError
 from outrider.sampling.distribution import greedy_token_ids, target_probs
 from outrider.types import Draft, Logits, Probs, VerificationResult
 
@@ -37,9 +38,11 @@ class _Branch:
     probs: Probs | None  # [max_tokens, vocab_size], row i the law that token i was drawn from; None if not drawn
     token_ids: list[int] = field(default_factory=list)
     confidence: float = 1.0  # the estimated chance that all of them are accepted
+    problem: str | None = None
 
     def to_draft(self) -> Draft:
-        return Draft(tuple(self.token_ids), None if self.probs is None else self.probs[: len(self.token_ids)])
+        probs = None if self.probs is None else self.probs[: len(self.token_ids)]
+        return Draft(tuple(self.token_ids), probs, self.problem)
 
 
 class DraftModelDrafter:
@@ -48,7 +51,8 @@ class DraftModelDrafter:
     Greedy requests get the model's most likely tokens, as a point mass. Other requests get tokens drawn from the
     model's law, shaped by the request's own parameters, and that very law as ``probs``. A request that has outgrown
     the model's context, or holds a token that the model does not know, gets no draft; a draft ends where the
-    parameters leave no token that the model would say.
+    parameters leave no token that the model would say, or where its logits are not numbers: a broken draft model costs
+    its drafts, not the answer.
 
     Args:
         backend: The draft model. The drafter is its only user.
@@ -136,21 +140,27 @@ class DraftModelDrafter:
         else:
             branch.cache.num_confirmed += len(branch.pending_ids)
         branch.pending_ids = []
-        shaper = branch.request.shaper
-        shaped = shaper.shape(self._padded(logits)[np.newaxis], branch.token_ids)
-        if shaped.max() == -np.inf:
+        try:
+            shaped = branch.request.shaper.shape(self._padded(logits)[np.newaxis], branch.token_ids)
+            if shaped.max() == -np.inf:
+                return False
+            token_id = self._choose(branch, shaped)
+        except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
+            branch.problem = str(error)
             return False
-        if branch.probs is None:
-            token_id = int(greedy_token_ids(shaped)[0])
-            branch.confidence /= float(np.exp(shaped[0] - shaped[0, token_id]).sum())
-        else:
-            law = branch.probs[len(branch.token_ids)]
-            law[:] = target_probs(shaped, shaper.params)[0]
-            token_id = branch.request.coins.draw(law)
-            branch.confidence *= float(law.max())
         branch.token_ids.append(token_id)
         branch.pending_ids = [token_id]
         return True
+
+    def _choose(self, branch: _Branch, shaped: Logits) -> int:
+        if branch.probs is None:
+            token_id = int(greedy_token_ids(shaped)[0])
+            branch.confidence /= float(np.exp(shaped[0] - shaped[0, token_id]).sum())
+            return token_id
+        law = branch.probs[len(branch.token_ids)]
+        law[:] = target_probs(shaped, branch.request.shaper.params)[0]
+        branch.confidence *= float(law.max())
+        return branch.request.coins.draw(law)
 
     def _padded(self, logits: Logits) -> Logits:
         """Return a row of logits as wide as the target's vocabulary."""

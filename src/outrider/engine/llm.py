@@ -207,9 +207,10 @@ class LLM:
             return Speculation(active=False, reason="no draft was given")
         if k == 0:
             return Speculation(active=False, reason="num_speculative_tokens is 0", drafter=self._drafter_name)
+        problem = "" if answer.draft_problem is None else f", but a draft broke off: {answer.draft_problem}"
         return Speculation(
             active=True,
-            reason=f"{self._drafter_name} proposes up to {k} tokens a round",
+            reason=f"{self._drafter_name} proposes up to {k} tokens a round{problem}",
             drafter=self._drafter_name,
             method=answer.method,
             counters=answer.counters,

@@ -48,6 +48,7 @@ class Sequence:
         shaper: Knows the answer so far; what the target's logits go through.
         prompt_logprobs: How likely each token of the prompt was, None for the first; None if nobody asked.
         method: The rule that verified drafts, once there was one.
+        draft_problem: What went wrong with a draft, if anything did; the answer is none the worse for it.
         started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds.
     """
 
@@ -63,6 +64,7 @@ class Sequence:
     finish_reason: FinishReason | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
     method: Method | None = None
+    draft_problem: str | None = None
     started_at: float = 0.0
     first_token_at: float | None = None
     last_token_at: float = 0.0

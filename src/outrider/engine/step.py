@@ -93,6 +93,7 @@ class Stepper:
         proposed = self.drafter.propose([self._draft_request(sequences[index], rooms[index]) for index in asked])
         for index, draft in zip(asked, proposed, strict=True):
             self._check(draft, rooms[index], self.drafter.name)
+            sequences[index].draft_problem = draft.problem or sequences[index].draft_problem
             drafts[index] = draft
         return drafts
 
