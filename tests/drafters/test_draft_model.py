@@ -174,3 +174,24 @@ def test_release_frees_the_cache():
     for request_id in (0, 1, 2, 2, 99):
         drafter.release(request_id)
     assert not backend._caches
+
+
+@pytest.mark.parametrize("settings", [{}, {"allowed_token_ids": [1, 2, 3]}, {"frequency_penalty": 1.0}])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("place", [0, 3])
+def test_logits_that_are_not_numbers_end_the_draft_and_are_told(bad, temperature, settings, place):
+    class Broken(ToyBackend):
+        def forward(self, batch):
+            logits = super().forward(batch)
+            logits[[rows.token_ids[-1] == 5 for rows in batch], place] = bad
+            return logits
+
+    drafter = DraftModelDrafter(Broken(MODEL), vocab_size=9, name="toy")
+    params = SamplingParams(temperature=temperature, **settings)
+    broken, fine = drafter.propose([request([1, 5], params=params), request([1, 2], 1, params, 1)])
+    assert broken.token_ids == ()
+    assert f"has {bad}" in broken.problem
+    assert len(fine) == 1
+    assert fine.problem is None
+    assert drafter.propose([request([1, 5, 2], 1, params)])[0].problem is None
