@@ -85,12 +85,18 @@ Executor::Selection Executor::select(std::span<const Row> rows, bool all) {
   return selection;
 }
 
-// One task per key-value head, more where they would be too large or too few to go round.
+// One task per key-value head; more where they would be too large, too few to go round, or, if there are queries enough
+// to fill the kernel's tiles all the same, too few to go round evenly.
 void Executor::add_tasks(Selection& selection, std::span<const Row> rows, int64_t begin, int64_t end,
                          int64_t num_runs) {
   const int64_t group = config_.num_heads / config_.num_kv_heads, queries = (end - begin) * group;
-  const int64_t to_go_round = (pool_.num_threads() - 1) / (num_runs * config_.num_kv_heads) + 1;
-  const int64_t pieces = std::min(queries, std::max((queries - 1) / kMaxTaskQueries + 1, to_go_round));
+  const int64_t heads = num_runs * config_.num_kv_heads, threads = pool_.num_threads();
+  int64_t pieces = (queries - 1) / kMaxTaskQueries + 1;
+  const auto too_few = [&] {
+    const int64_t tasks = heads * pieces;
+    return tasks < threads || (tasks < 4 * threads && tasks % threads != 0 && queries / (pieces + 1) >= 6);
+  };
+  while (pieces < queries && too_few()) ++pieces;
   const auto out = std::lower_bound(selection.rows.begin(), selection.rows.end(), begin) - selection.rows.begin();
   for (int64_t kv_head = 0; kv_head < config_.num_kv_heads; ++kv_head) {
     const int64_t head_begin = kv_head * group * config_.head_dim;
