@@ -8,6 +8,7 @@ import pytest
 
 from outrider.errors import UsageError
 from outrider.sampling import Vocabulary
+from outrider.sampling.grammar import Grammar
 from outrider.sampling.response_format import GrammarSource, grammar_source
 
 EOS, OTHER_EOS, THINK_END, UNUSED = 257, 258, 259, 260
@@ -172,6 +173,43 @@ def test_a_token_that_the_grammar_forbids_is_an_error_not_a_broken_state():
     with pytest.raises(UsageError, match="response_format cannot be honoured: ") as caught:
         follow("regex", "ab", b"ax")
     assert "<state>" not in str(caught.value)
+
+
+class Fragile:
+    """A matcher that a z is too much for, and that then stays in error, as the real one does."""
+
+    def __init__(self, matcher):
+        self._matcher, self._is_broken = matcher, False
+
+    def __getattr__(self, name):
+        return getattr(self._matcher, name)
+
+    def deep_copy(self):
+        return Fragile(self._matcher.deep_copy())
+
+    def consume_tokens(self, tokens):
+        self._is_broken |= ord("z") in tokens
+        return self._matcher.consume_tokens(tokens)
+
+    def is_error(self):
+        return self._is_broken or self._matcher.is_error()
+
+    def get_error(self):
+        return "too complex" if self._is_broken else self._matcher.get_error()
+
+
+def test_a_draft_that_is_too_much_for_the_matcher_leaves_what_was_committed_unharmed():
+    start = Fragile(grammar("regex", "[a-z]*")._start)
+    state = Grammar(start, np.array(sorted(Bytes.eos_ids)), SIZE)
+    state.advance(ord("a"))
+    before = allowed(state, [ord("b")])
+    for _ in range(2):
+        with pytest.raises(UsageError, match="response_format cannot be honoured: too complex"):
+            state.excluded([ord("b"), ord("z")])
+    assert allowed(state, [ord("b")]) == before
+    assert allowed(state.copy()) == allowed(state)
+    state.advance(ord("b"))
+    assert allowed(state) == before
 
 
 def test_a_model_without_an_end_cannot_follow_a_grammar():

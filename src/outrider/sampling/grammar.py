@@ -26,13 +26,15 @@ class Grammar:
     """The state of one answer's grammar after its committed tokens.
 
     Args:
-        matcher: Its own.
+        matcher: At the grammar's beginning; shared among answers and left as it is.
         eos_ids: The model's end-of-sequence tokens, which are as good as one another.
         vocab_size: How many ids there are.
     """
 
     def __init__(self, matcher: LLMatcher, eos_ids: Ids, vocab_size: int) -> None:
-        self._matcher = matcher
+        self._start = matcher
+        self._matcher = matcher.deep_copy()
+        self._committed: list[int] = []
         self._eos_ids = eos_ids
         self._ends = frozenset(eos_ids.tolist())
         self._vocab_size = vocab_size
@@ -41,7 +43,10 @@ class Grammar:
 
     def copy(self) -> Grammar:
         """Return the same state for another answer."""
-        return Grammar(self._matcher.deep_copy(), self._eos_ids, self._vocab_size)
+        other = Grammar(self._start, self._eos_ids, self._vocab_size)
+        for token_id in self._committed:
+            other.advance(token_id)
+        return other
 
     def advance(self, token_id: int) -> None:
         """Take note of a token that was committed; an end-of-sequence token is the last.
@@ -50,6 +55,7 @@ class Grammar:
             UsageError: The grammar does not allow it, or is too complex to go on.
         """
         self._known.clear()
+        self._committed.append(token_id)
         self._is_over |= token_id in self._ends
         if not self._is_over:
             self._matcher.consume_token(token_id)
@@ -82,7 +88,12 @@ class Grammar:
         self._matcher.consume_tokens(draft_ids)
         excluded = self._excluded_here()
         self._matcher.rollback(len(draft_ids))
-        self.check()
+        try:
+            self.check()
+        except UsageError:  # a matcher stays in error for ever, and what was committed is none the worse for a draft
+            self._matcher = self._start.deep_copy()
+            self._matcher.consume_tokens([token_id for token_id in self._committed if token_id not in self._ends])
+            raise
         return excluded
 
     def _can_follow(self, draft_ids: list[int]) -> bool:
