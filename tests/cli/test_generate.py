@@ -130,7 +130,7 @@ def refusal(outcome):
         (("hi", "--threads", "100000"), "threads"),
         (("hi", "--ctx-size", "0"), "ctx_size is 0; target takes from 2 to 256 tokens"),
         (("hi", "--ctx-size", "257"), "ctx_size is 257; target takes from 2 to 256 tokens"),
-        (("hi", "--rule", "lossy"), "--rule"),
+        (("hi", "--rule", "lossy"), "rule is 'lossy'; it must be one of auto, token, block, coupled"),
         (("hi", "--draft", "ngarm"), "drafters that need no model: ngram"),
         (("hi", "--temprature", "1"), "--temprature"),
         (("", ), "the prompt is empty"),

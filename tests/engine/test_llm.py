@@ -238,12 +238,47 @@ def test_an_answer_may_fill_the_context_to_the_last_token():
     [
         ({"num_speculative_tokens": -1}, "num_speculative_tokens is -1; it must be from 0 to 64"),
         ({"num_speculative_tokens": 65}, "num_speculative_tokens is 65; it must be from 0 to 64"),
+        ({"num_speculative_tokens": 2.5}, "num_speculative_tokens is 2.5; it must be a whole number from 0 to 64"),
+        ({"num_speculative_tokens": True}, "num_speculative_tokens is True; it must be a whole number"),
+        ({"num_speculative_tokens": "4"}, "num_speculative_tokens is '4'; it must be a whole number"),
         ({"max_sequences": 0}, "max_sequences is 0; it must be at least 1"),
+        *[
+            ({"max_sequences": bad}, f"max_sequences is {bad!r}; it must be a whole number at least 1")
+            for bad in (2.5, True, "4", None)
+        ],
+        ({"threads": 0}, "threads is 0; it must be at least 1"),
+        ({"threads": 1.5}, "threads is 1.5; it must be a whole number"),
+        ({"rule": "blok"}, r"rule is 'blok'; did you mean 'block'\? it must be one of auto, token, block, coupled"),
+        ({"rule": "lossy"}, "rule is 'lossy'; it must be one of auto, token, block, coupled"),
+        ({"rule": None}, "rule is None; it must be one of"),
     ],
 )
 def test_limits_are_checked(options, message):
     with pytest.raises(UsageError, match=message):
         make(**options)
+
+
+def test_names_that_stand_for_another_draft_or_none():
+    for draft, name in [("none", None), (None, None), ("auto", "ngram"), ("ngram", "ngram")]:
+        assert make(draft).generate("Hello", GREEDY)[0].speculation.drafter == name
+
+
+@pytest.mark.parametrize(
+    ("prompts", "settings", "kind", "message"),
+    [
+        (["fine", ""], {}, UsageError, r"^prompts\[1\]: the prompt is empty"),
+        (["fine", "fine", "x" * 500, ""], {}, ContextLengthError, r"^prompts\[2\]: the prompt has 5\d\d tokens"),
+        (["fine", "\udcff"], {}, UsageError, r"^prompts\[1\]: .*surrogate"),
+        (["fine", [{"role": "user", "content": "\udcff"}]], {}, UsageError, r"^prompts\[1\]: .*"),
+        (["fine", "fine"], {"allowed_token_ids": [999]}, UsageError, r"^prompts\[0\]: allowed_token_ids has token id"),
+        ([""], {}, UsageError, "^the prompt is empty"),
+    ],
+)
+def test_a_bad_request_is_named_before_any_is_answered(prompts, settings, kind, message):
+    target = toy_model()
+    target.backend.forward = None  # nothing may be computed
+    with pytest.raises(kind, match=message):
+        LLM(target).generate(prompts, SamplingParams(**settings))
 
 
 def test_as_many_params_as_prompts():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -42,7 +42,7 @@ class Flags:
         ),
     ] = None
     rule: Annotated[
-        Literal["auto", "token", "block", "coupled"],
+        str,
         typer.Option(
             metavar="auto|token|block|coupled",
             help="How drafts are verified when temperature is above 0. Each keeps the target's law; 'coupled', the "
@@ -97,7 +97,7 @@ class Flags:
         with loading(console) as resolver:
             return LLM(
                 self.target,
-                {"none": None, "auto": "ngram"}.get(self.draft, self.draft),
+                self.draft,
                 num_speculative_tokens=self.num_speculative_tokens,
                 rule=self.rule,
                 threads=self.threads,

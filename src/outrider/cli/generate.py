@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,13 +57,14 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[Genera
     from rich.console import Console
 
     from outrider.cli.terminal import AnswerPrinter, summary
+    from outrider.engine.llm import naming
 
     params = flags.params()
     notes = Console(stderr=True, highlight=False, soft_wrap=True)
     printer = AnswerPrinter(Console())
     llm = flags.load(notes)
     for one in many:  # all of them, before the first is answered
-        with _naming(one, many):
+        with naming(f"prompt {one.id}" if len(many) > 1 else None):
             llm.encode(one.text, chat=not flags.no_chat)
     outputs = []
     for number, one in enumerate(many, start=1):
@@ -78,14 +77,3 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[Genera
         label = f"{number}/{len(many)} {one.id}: " if len(many) > 1 else ""
         notes.print(label + summary(outputs[-1]), style="dim", markup=False)
     return outputs
-
-
-@contextmanager
-def _naming(prompt: Prompt, many: list[Prompt]) -> Iterator[None]:
-    """Let an error say which of many prompts it is about."""
-    try:
-        yield
-    except UsageError as error:
-        if len(many) == 1:
-            raise
-        raise UsageError(f"prompt {prompt.id}: {error}") from error

@@ -5,14 +5,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
+from numbers import Integral
 from typing import TypeAlias, cast
 
 from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
-from outrider.engine.rules import Rule
+from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import run
 from outrider.engine.sequence import Request
 from outrider.engine.sequence import Sequence as Answer
@@ -36,7 +38,7 @@ class LLM:
     Args:
         target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
         draft: The same, for a smaller model with the same vocabulary; or the name of a drafter that needs no model,
-            such as ``"ngram"``; or a drafter; or None.
+            such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter; or None or ``"none"``.
         num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
             ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
             model that is right four times in five gains little beyond that, since only one draft in four gets there.
@@ -61,7 +63,7 @@ class LLM:
         draft: DraftRef = None,
         *,
         num_speculative_tokens: int | None = None,
-        rule: Rule = "auto",
+        rule: str = "auto",
         threads: int | None = None,
         ctx_size: int | None = None,
         max_sequences: int = 1,
@@ -69,8 +71,11 @@ class LLM:
         clock: Callable[[], float] = time.perf_counter,
         entropy: Callable[[], int] = lambda: secrets.randbits(64),
     ) -> None:
-        limit = MAX_SPECULATIVE_TOKENS
-        _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
+        if num_speculative_tokens is not None:
+            limit = MAX_SPECULATIVE_TOKENS
+            _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
+        if threads is not None:
+            _check("threads", threads, 1, None, "None is one for each physical core")
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         started_at = clock()
         model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
@@ -81,7 +86,7 @@ class LLM:
         self._clock = clock
         self._entropy = entropy
         self._request_ids = count()
-        k = _default_length(drafter) if num_speculative_tokens is None else num_speculative_tokens
+        k = _default_length(drafter) if num_speculative_tokens is None else int(num_speculative_tokens)
         self._stepper = Stepper(
             target=model.backend,
             vocab_size=model.vocab_size,
@@ -89,7 +94,7 @@ class LLM:
             detokenizer=model.tokenizer,
             drafter=drafter if k else None,
             num_speculative_tokens=k,
-            rule=rule,
+            rule=parse_rule(rule),
         )
         self._drafter_name = None if drafter is None else drafter.name
 
@@ -113,7 +118,8 @@ class LLM:
 
         Raises:
             UsageError: A prompt is empty, there are not as many params as prompts, or params do not fit the model.
-            ContextLengthError: A prompt leaves no room for an answer.
+                Nothing has been generated then; of many prompts the message names the first that is wrong.
+            ContextLengthError: A prompt leaves no room for an answer. The same goes for it.
             NumericalError: The model's logits are not numbers.
         """
         many = _as_list(prompts)
@@ -121,8 +127,9 @@ class LLM:
         if len(each) != len(many):
             raise UsageError(f"there are {len(each)} params for {len(many)} prompts; give one for all, or one for each")
         requests = []
-        for prompt, one in zip(many, each, strict=True):
-            requests += self._requests(prompt, one, chat=chat)
+        for index, (prompt, one) in enumerate(zip(many, each, strict=True)):
+            with naming(f"prompts[{index}]" if len(many) > 1 else None):
+                requests += self._requests(prompt, one, chat=chat)
         answers = {}
         for answer, _ in self._run(requests):
             answers[answer.request.request_id] = answer
@@ -236,8 +243,20 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     return list(cast(Sequence[Prompt], prompts))
 
 
-def _check(name: str, value: int | None, low: int, high: int | None, hint: str) -> None:
-    if value is None or (low <= value and (high is None or value <= high)):
+@contextmanager
+def naming(prompt: str | None) -> Iterator[None]:
+    """Let a usage error say which of many prompts it is about; None for the only one."""
+    try:
+        yield
+    except UsageError as error:
+        if prompt is None:
+            raise
+        raise type(error)(f"{prompt}: {error}") from error
+
+
+def _check(name: str, value: object, low: int, high: int | None, hint: str) -> None:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if is_whole and low <= cast(int, value) and (high is None or cast(int, value) <= high):
         return
     limit = f"at least {low}" if high is None else f"from {low} to {high}"
-    raise UsageError(f"{name} is {value}; it must be {limit} ({hint})")
+    raise UsageError(f"{name} is {value!r}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")

@@ -25,6 +25,8 @@ from outrider.models.tokenizer import Tokenizer, require_same_vocabulary
 # Replayed on answers of Qwen2.5-Coder 1.5B to 25 prompts of all kinds, with the 0.5B at 0.3 times its cost: 1.73 times
 # plain decoding's speed, within 2 % from 0.4 to 0.7, and with drafts of full length 1.45 times at best 1.54.
 _MIN_CONFIDENCE = 0.5
+# Names that stand for another draft, or for none.
+_STAND_FOR = {"none": None, "auto": "ngram"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ def _open(reference: ModelRef, resolver: Resolver) -> _Opened | Model:
 
 
 def _open_draft(reference: DraftRef, resolver: Resolver) -> _Opened | Model | Drafter | None:
+    if isinstance(reference, str):
+        reference = _STAND_FOR.get(reference, reference)
     if not isinstance(reference, str | Path | Model):
         return reference
     if isinstance(reference, str) and reference in drafters():
@@ -136,8 +140,8 @@ def _load(model: _Opened | Model, threads: int | None, ctx_size: int | None) -> 
     if isinstance(model, Model):
         return model
     limit = model.context_length
-    if ctx_size is not None and not 2 <= ctx_size <= limit:
-        raise UsageError(f"ctx_size is {ctx_size}; {model.name} takes from 2 to {limit} tokens")
+    if ctx_size is not None and not (type(ctx_size) is int and 2 <= ctx_size <= limit):
+        raise UsageError(f"ctx_size is {ctx_size!r}; {model.name} takes from 2 to {limit} tokens")
     files = model.files
     backend = NativeBackend.load(files.config, files.tensors, max_length=ctx_size or limit, threads=threads)
     return Model(model.name, backend, files.tokenizer, files.chat_template, limit)

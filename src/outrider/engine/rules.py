@@ -12,10 +12,12 @@ Greedy requests need none of them. A draft without probabilities was chosen, not
 
 from __future__ import annotations
 
-from typing import Literal
+from difflib import get_close_matches
+from typing import Literal, get_args
 
 from outrider.engine.outputs import Method
 from outrider.engine.sequence import Sequence
+from outrider.errors import UsageError
 from outrider.sampling import SamplingParams, TargetLaw
 from outrider.types import Coins, Draft, VerificationResult
 from outrider.verification import (
@@ -29,12 +31,26 @@ from outrider.verification import (
 
 Rule = Literal["auto", "token", "block", "coupled"]
 
-_RULES = {
+_VERIFIERS = {
     "token": verify_token,
     "block": verify_block,
     "point_mass": verify_point_mass,
     "coupled": verify_point_mass,
 }
+
+
+def parse_rule(name: str) -> Rule:
+    """Return the rule of a name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    rules: tuple[Rule, ...] = get_args(Rule)
+    for rule in rules:
+        if rule == name:
+            return rule
+    near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(str(name), rules, n=1))
+    raise UsageError(f"rule is {name!r}{near or ';'} it must be one of {', '.join(rules)}")
 
 
 def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> VerificationResult:
@@ -51,7 +67,7 @@ def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> Veri
         sequence.method = method
     if method == "greedy":
         return verify_greedy(draft, law.token_ids)
-    return _RULES[method](draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
+    return _VERIFIERS[method](draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
 
 
 def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> Coins:
