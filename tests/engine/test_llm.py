@@ -8,6 +8,7 @@ from engine_fakes import PlannedDrafter
 from toy_llm import EOS_ID, toy_model
 
 from outrider import LLM, SamplingParams
+from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.outputs import Origin
 from outrider.errors import ContextLengthError, IncompatibleDraftError, UsageError
@@ -279,6 +280,30 @@ def test_a_bad_request_is_named_before_any_is_answered(prompts, settings, kind, 
     target.backend.forward = None  # nothing may be computed
     with pytest.raises(kind, match=message):
         LLM(target).generate(prompts, SamplingParams(**settings))
+
+
+DRAFTERS = {
+    "ngram": NgramDrafter,
+    "draft model": lambda: DraftModelDrafter(toy_model(seed=1).backend, vocab_size=259, name="small"),
+}
+
+
+@pytest.mark.parametrize("shared", DRAFTERS)
+def test_engines_may_share_a_drafter(shared):
+    """Their requests are told apart, although neither engine knows of the other."""
+    params = SamplingParams(max_tokens=20, temperature=1.0, seed=3, allowed_token_ids=range(97, 100))
+    prompts = {0: "abc" * 9, 2: "x"}  # by the seed of the target
+    drafter = DRAFTERS[shared]()
+    streams = {seed: LLM(toy_model(seed), drafter).stream(prompts[seed], params) for seed in prompts}
+    outputs = {}
+    while len(outputs) < 2:
+        for seed, stream in streams.items():
+            chunk = next(stream, None)
+            if chunk is not None and chunk.output is not None:
+                outputs[seed] = chunk.output
+    for seed, output in outputs.items():
+        (alone,) = LLM(toy_model(seed), DRAFTERS[shared]()).generate(prompts[seed], params)
+        assert (output.token_ids, output.speculation) == (alone.token_ids, alone.speculation)
 
 
 def test_as_many_params_as_prompts():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,8 @@ class DraftRequest:
     """A wish for draft tokens for one sequence.
 
     Attributes:
-        request_id: The same for every round of a sequence, so that a drafter can keep what it knows of it.
+        request_id: The same for every round of a sequence, so that a drafter can keep what it knows of it; and no other
+            sequence's, whichever engine it is from, so that engines may share a drafter.
         context_ids: Prompt and output so far, the last committed token included. Grows from round to round; never
             modified in place by the drafter.
         max_tokens: Propose at most this many; fewer, or none, is always allowed.
@@ -25,7 +26,7 @@ class DraftRequest:
             independent of those that verify, or shared with them position by position.
     """
 
-    request_id: int
+    request_id: Hashable
     context_ids: Sequence[int]
     max_tokens: int
     shaper: LawShaper
@@ -46,8 +47,8 @@ class Drafter(Protocol):
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Return one draft per request, in order, each of at most ``max_tokens`` tokens."""
 
-    def observe(self, request_id: int, result: VerificationResult) -> None:
+    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
         """Learn what became of the last draft of a request. May be ignored."""
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: Hashable) -> None:
         """Forget a request that has ended. Unknown ids are ignored: a request may end before its first round."""

@@ -6,7 +6,7 @@ what the target says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,7 +79,7 @@ class DraftModelDrafter:
         self._vocab_size = vocab_size
         self._stop_ids = frozenset(stop_ids)
         self._min_confidence = min_confidence
-        self._caches: dict[int, _Cache] = {}
+        self._caches: dict[Hashable, _Cache] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a token, for all requests together."""
@@ -91,10 +91,10 @@ class DraftModelDrafter:
             growing = [branch for branch, has in zip(growing, grown, strict=True) if has and self._can_grow(branch)]
         return [branch.to_draft() for branch in branches]
 
-    def observe(self, request_id: int, result: VerificationResult) -> None:
+    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
         """Nothing to learn: the next context says it all."""
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: Hashable) -> None:
         """Free the cache of a request."""
         cache = self._caches.pop(request_id, None)
         if cache is not None:

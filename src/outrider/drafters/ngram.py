@@ -6,7 +6,7 @@ model. Knows nothing of text: it sees token ids only. The method is Saxena's pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from outrider.drafters.base import DraftRequest
 from outrider.errors import UsageError
@@ -39,16 +39,16 @@ class NgramDrafter:
         self._min_n = min_n
         self._max_n = max_n
         self._tokens_per_match = tokens_per_match
-        self._indexes: dict[int, _Index] = {}
+        self._indexes: dict[Hashable, _Index] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """See :meth:`outrider.drafters.base.Drafter.propose`."""
         return [self._propose_one(request) for request in requests]
 
-    def observe(self, request_id: int, result: VerificationResult) -> None:
+    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
         """Nothing to learn: the next context says it all."""
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: Hashable) -> None:
         """Forget the index of a request."""
         self._indexes.pop(request_id, None)
 

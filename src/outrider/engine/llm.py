@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from numbers import Integral
 from typing import TypeAlias, cast
 
@@ -38,7 +37,8 @@ class LLM:
     Args:
         target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
         draft: The same, for a smaller model with the same vocabulary; or the name of a drafter that needs no model,
-            such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter; or None or ``"none"``.
+            such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter, which other LLMs may use, too;
+            or None or ``"none"``.
         num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
             ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
             model that is right four times in five gains little beyond that, since only one draft in four gets there.
@@ -85,7 +85,6 @@ class LLM:
         self._max_sequences = max_sequences
         self._clock = clock
         self._entropy = entropy
-        self._request_ids = count()
         k = _default_length(drafter) if num_speculative_tokens is None else int(num_speculative_tokens)
         self._stepper = Stepper(
             target=model.backend,
@@ -178,7 +177,7 @@ class LLM:
         prompt_ids = tuple(self.encode(prompt, chat=chat))
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
-        return [Request(next(self._request_ids), prompt_ids, compiled, seed, choice) for choice in range(params.n)]
+        return [Request(object(), prompt_ids, compiled, seed, choice) for choice in range(params.n)]
 
     def _run(self, requests: Sequence[Request]) -> Iterator[tuple[Answer, tuple[EmittedToken, ...]]]:
         return run(self._stepper, requests, max_sequences=self._max_sequences, clock=self._clock)

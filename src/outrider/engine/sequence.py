@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from outrider.engine.outputs import EmittedToken, FinishReason, Method
@@ -16,14 +17,14 @@ class Request:
     """A prompt to answer.
 
     Attributes:
-        request_id: Unique among the requests of an engine.
+        request_id: Its own: no other request has it, in this engine or another.
         prompt_ids: At least one token, and fewer than the target's context holds.
         compiled: How its tokens are chosen and when it ends, made ready for the target's vocabulary.
         seed: Of all its random decisions: the caller's, or fresh entropy.
         choice: Which of the ``n`` answers to its prompt this is; each has randomness of its own.
     """
 
-    request_id: int
+    request_id: Hashable
     prompt_ids: tuple[int, ...]
     compiled: CompiledParams
     seed: int
