@@ -152,3 +152,12 @@ def test_padding_is_silent_and_does_not_count():
 def test_bad_sentencepiece_metadata_is_named(changes, said):
     with pytest.raises(ModelFileError, match=said):
         build(GOLDEN["sentencepiece"]["metadata"] | changes)
+
+
+def test_a_flood_of_control_tokens_is_refused():
+    metadata = tiny.tokenizer_metadata(tiny.build_tokenizer())
+    flood = [f"{number:06}{'x' * 1000}" for number in range(2200)]
+    pieces = [*metadata["tokenizer.ggml.tokens"], *flood]
+    kinds = [*metadata["tokenizer.ggml.token_type"], *[TokenKind.CONTROL] * len(flood)]
+    with pytest.raises(ModelFileError, match="2203 added tokens have 2213235 characters, the limit is 2097152"):
+        build({**metadata, "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": kinds})

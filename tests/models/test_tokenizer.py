@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from pathlib import Path
@@ -203,6 +204,11 @@ def test_a_bad_tokenizer_json_is_named_in_one_line(tmp_path, change, said):
     with pytest.raises(ModelFileError, match=said) as caught:
         open_tokenizer(edit(write(tmp_path), change))
     assert "\n" not in str(caught.value)
+
+
+def test_equal_vocabularies_are_compared_whole(tokenizer, monkeypatch):
+    monkeypatch.setattr("outrider.models.tokenizer._meaning", None)  # not asked id by id
+    require_same_vocabulary(tokenizer, copy.copy(tokenizer))
 
 
 def test_equal_vocabularies_may_differ_in_padding(tmp_path, tokenizer):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from outrider.errors import UsageError
@@ -72,11 +73,17 @@ def encode_chat(
 
 
 def _broken(value: Any, spellings: SpecialSpellings, breaker: str) -> Any:
-    """Return messages with the breaker in every control token, and in the beginning of one at the end of a text."""
+    """Return messages with the breaker in every control token, and in the beginning of one at the end of a text.
+
+    Raises:
+        UsageError: A text holds a control token of one character.
+    """
     if isinstance(value, str):
-        text = spellings.whole.sub(lambda match: match[0][0] + breaker + match[0][1:], value)
-        cut = spellings.beginning_at_end(text)
-        return text if cut is None else text[: cut + 1] + breaker + text[cut + 1 :]
+        for char in spellings.single_characters:
+            if char in value:
+                raise UsageError(f"{char!r} is a control token of this model and cannot be sent as text; remove it")
+        cuts = [start + 1 for start in spellings.starts(value)]
+        return breaker.join(value[start:end] for start, end in pairwise([0, *cuts, len(value)]))
     if isinstance(value, Mapping):
         return {_broken(k, spellings, breaker): _broken(v, spellings, breaker) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, models, normalizers
 from outrider.models.fields import Fields, shown
 from outrider.models.merges import checked_merges, merges_from_scores
 from outrider.models.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from outrider.models.tokenizer import END_PIECES, MAX_TOKENS, Tokenizer, TokenKind
+from outrider.models.tokenizer import END_PIECES, MAX_TOKENS, Tokenizer, TokenKind, add_tokens
 
 _MAX_PIECE = 1024  # characters; deriving merges takes the square of a piece's length
 _KEY = "tokenizer.ggml."
@@ -37,7 +37,7 @@ def build_tokenizer(metadata: Fields) -> Tokenizer:
             f"tokenizer model {shown(kind)} is not supported; gpt2 (byte-level BPE) and llama (SentencePiece) are: "
             "use another model"
         )
-    _add_tokens(backend, pieces, kinds)
+    add_tokens(backend, _added_tokens(pieces, kinds))
     bos_id, eos_id, *others = (_special_id(metadata, name, len(pieces)) for name in ("bos", "eos", "eot", "eom"))
     named_ends = [token_id for token_id in (eos_id, *others) if token_id is not None]
     control = np.flatnonzero(kinds == TokenKind.CONTROL).tolist()
@@ -98,12 +98,11 @@ def _vocabulary(metadata: Fields, pieces: Sequence[str]) -> dict[str, int]:
     return vocabulary
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, pieces: Sequence[str], kinds: NDArray[np.int64]) -> None:
+def _added_tokens(pieces: Sequence[str], kinds: NDArray[np.int64]) -> list[tuple[int, AddedToken]]:
     # An unknown token is matched like a control token, as llama.cpp does.
-    special = np.flatnonzero((kinds == TokenKind.CONTROL) | (kinds == TokenKind.UNKNOWN)).tolist()
-    backend.add_special_tokens([AddedToken(pieces[i], normalized=False, special=True) for i in special])
-    user_defined = np.flatnonzero(kinds == TokenKind.USER_DEFINED).tolist()
-    backend.add_tokens([AddedToken(pieces[i], normalized=False, special=False) for i in user_defined])
+    special = (kinds == TokenKind.CONTROL) | (kinds == TokenKind.UNKNOWN)
+    added = np.flatnonzero(special | (kinds == TokenKind.USER_DEFINED)).tolist()
+    return [(i, AddedToken(pieces[i], normalized=False, special=bool(special[i]))) for i in added]
 
 
 # --- byte-level BPE
