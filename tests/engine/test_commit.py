@@ -142,6 +142,26 @@ def test_a_stop_string_held_back_but_never_completed_is_not_lost():
     assert check(COUNTING, (0,), SamplingParams(max_tokens=9, stop=("efz",)), eos_ids={6})[1] == "bcdef"
 
 
+@pytest.mark.parametrize("stop", ["\ufffd", "b\ufffd", "ab\ufffd", "\ufffd\ufffd"])
+@pytest.mark.parametrize("end", ["max_tokens", "context", "end of sequence"])
+@pytest.mark.parametrize("min_tokens", [0, 1, 2, 3])
+def test_a_stop_string_that_the_end_of_the_answer_completes(stop, end, min_tokens):
+    """Half a character at the end of an answer becomes U+FFFD, which may be what a stop string waits for."""
+    pieces, model = Pieces([b"", b"a", b"b", b"\xc3", b""]), ScriptLM((1, 2, 3, 4, 4), vocab_size=5)
+    max_tokens = {"max_tokens": 3}.get(end, 5)
+    limits = {"context": {"max_length": 4}, "end of sequence": {"eos_ids": {4}}}.get(end, {})
+    # The end of sequence is a fourth token, and may end the text wherever it may be said.
+    is_stop = stop != "\ufffd\ufffd" and (min_tokens < 3 or end == "end of sequence")
+    wanted = "ab\ufffd".removesuffix(stop) if is_stop else "ab\ufffd"
+    reason = "stop" if is_stop or end == "end of sequence" else "length"
+    params = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, stop=(stop,))
+    for patterns in PATTERNS.values():
+        drafter = pattern_drafter(model, patterns)
+        (one,) = answer(make_stepper(model, pieces=pieces, drafter=drafter, k=5, **limits), [(0,)], params)
+        ids, text, why = result_of(one)
+        assert (ids[:3], text, why) == ([1, 2, 3], wanted, reason)
+
+
 def test_draft_tokens_beyond_the_end_count_neither_for_nor_against_the_draft():
     drafter = PlannedDrafter(lambda context: [*greedy(COUNTING, context, 2), 31, 31])
     stepper = make_stepper(COUNTING, drafter=drafter, k=4, eos_ids={3})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from outrider.engine.outputs import EmittedToken, FinishReason, Origin
+from outrider.engine.outputs import EmittedToken, Origin
 from outrider.engine.sequence import Sequence
 from outrider.sampling import TargetLaw
 from outrider.types import Draft, Outcome, VerificationResult
@@ -38,12 +38,7 @@ def commit(
     for row, (token_id, origin) in enumerate(tokens):
         sequence.token_ids.append(token_id)
         sequence.shaper.advance(token_id)
-        is_end = _is_end(token_id, sequence, eos_ids)
-        may_stop = sequence.num_output_tokens > sequence.params.min_tokens
-        text = "" if is_end else sequence.text.add(token_id, may_stop=may_stop)
-        sequence.finish_reason = _finish_reason(sequence, is_end=is_end)
-        if sequence.finish_reason is not None:
-            text += sequence.text.finish()
+        text = _add_text(sequence, token_id, is_end=_is_end(token_id, sequence, eos_ids))
         emitted.append(EmittedToken(token_id, origin, text, law.logprobs(row, token_id)))
         if sequence.finish_reason is not None:
             break
@@ -59,7 +54,12 @@ def _is_end(token_id: int, sequence: Sequence, eos_ids: Collection[int]) -> bool
     return is_eos or token_id in sequence.params.stop_token_ids
 
 
-def _finish_reason(sequence: Sequence, *, is_end: bool) -> FinishReason | None:
-    if is_end or sequence.text.is_stopped:
-        return "stop"
-    return "length" if sequence.num_remaining == 0 else None
+def _add_text(sequence: Sequence, token_id: int, *, is_end: bool) -> str:
+    """Return what a token makes certain of the text; if the answer ends with it, all that is left, and note why."""
+    text, params = sequence.text, sequence.params
+    may_stop = sequence.num_output_tokens > params.min_tokens
+    added = "" if is_end else text.add(token_id, may_stop=may_stop)
+    if is_end or text.is_stopped or sequence.num_remaining == 0:
+        added += text.finish(may_stop=may_stop)  # which may complete a stop string, too
+        sequence.finish_reason = "stop" if is_end or text.is_stopped else "length"
+    return added

@@ -46,9 +46,15 @@ class TextAssembler:
         """
         return self._add(self._decoder.decode(self._detokenizer.token_bytes(token_id)), may_stop=may_stop)
 
-    def finish(self) -> str:
-        """Return what was held back; the answer ends here."""
-        return "" if self._is_stopped else self._add(self._decoder.decode(b"", final=True), may_stop=True) + self._held
+    def finish(self, *, may_stop: bool = True) -> str:
+        """Return what was held back; the answer ends here.
+
+        Args:
+            may_stop: Whether a stop string ends the text that the U+FFFD of an unfinished character completes.
+        """
+        if self._is_stopped:
+            return ""
+        return self._add(self._decoder.decode(b"", final=True), may_stop=may_stop) + self._held
 
     def _add(self, characters: str, *, may_stop: bool) -> str:
         text = self._held + characters
