@@ -77,6 +77,7 @@ class LLM:
         if threads is not None:
             _check("threads", threads, 1, None, "None is one for each physical core")
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
+        verification = parse_rule(rule)
         started_at = clock()
         model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
         self._load_s = clock() - started_at
@@ -93,7 +94,7 @@ class LLM:
             detokenizer=model.tokenizer,
             drafter=drafter if k else None,
             num_speculative_tokens=k,
-            rule=parse_rule(rule),
+            rule=verification,
         )
         self._drafter_name = None if drafter is None else drafter.name
 
