@@ -5,11 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from llguidance import LLMatcher, LLParserLimits
 
 from outrider.errors import UsageError
 from outrider.sampling import Vocabulary
 from outrider.sampling.grammar import Grammar
 from outrider.sampling.response_format import GrammarSource, grammar_source
+from outrider.sampling.vocabulary import _Wrapped
 
 EOS, OTHER_EOS, THINK_END, UNUSED = 257, 258, 259, 260
 WORDS = [b'{"', b'":', b'"}', b"true", b"}}", "é".encode(), "é".encode()[:1]]
@@ -176,7 +178,7 @@ def test_a_token_that_the_grammar_forbids_is_an_error_not_a_broken_state():
 
 
 class Fragile:
-    """A matcher that a z is too much for, and that then stays in error, as the real one does."""
+    """A matcher that a z is too much for, and that then stays in error."""
 
     def __init__(self, matcher):
         self._matcher, self._is_broken = matcher, False
@@ -199,8 +201,8 @@ class Fragile:
 
 
 def test_a_draft_that_is_too_much_for_the_matcher_leaves_what_was_committed_unharmed():
-    start = Fragile(grammar("regex", "[a-z]*")._start)
-    state = Grammar(start, np.array(sorted(Bytes.eos_ids)), SIZE)
+    make = grammar("regex", "[a-z]*")._make
+    state = Grammar(lambda: Fragile(make()), np.array(sorted(Bytes.eos_ids)), SIZE)
     state.advance(ord("a"))
     before = allowed(state, [ord("b")])
     for _ in range(2):
@@ -210,6 +212,51 @@ def test_a_draft_that_is_too_much_for_the_matcher_leaves_what_was_committed_unha
     assert allowed(state.copy()) == allowed(state)
     state.advance(ord("b"))
     assert allowed(state) == before
+
+
+LEXEMES = 'start: (a b)*\na: "a" /[b-z]*q{3,70}x/\nb: /(.|\\n)*(foo|bar)[a-z]{1,30}/'
+
+
+@pytest.mark.parametrize("num_draft_tokens", range(9))
+def test_how_far_a_grammar_goes_does_not_depend_on_drafts_nor_on_other_answers(num_draft_tokens):
+    """The real matcher, with little room: its copies share a lexer, and what is too complex for one ends all."""
+
+    def make():
+        source, limits = LLMatcher.grammar_from_lark(LEXEMES), LLParserLimits(step_lexer_fuel=200)
+        return LLMatcher(VOCABULARY._tokenizer, source, limits=limits, log_level=0)
+
+    def advance(state, token_id, draft):
+        try:
+            state.excluded(draft)
+        except UsageError:
+            assert draft
+        state.excluded(())
+        state.advance(token_id)
+
+    text = b"abbbqqqqxfoo"
+    first = Grammar(make, np.array([EOS]), SIZE)
+    second = first.copy()
+    for state in (first, second):
+        for place, token_id in enumerate(text[:7]):
+            advance(state, token_id, text[place : place + num_draft_tokens])
+        with pytest.raises(UsageError, match="too many expressions"):
+            state.excluded(())
+
+
+def test_a_vocabulary_that_cannot_spell_a_text_spells_what_it_can():
+    class Few(Bytes):
+        tokens = (b"a", b"", b"ab", b"c")
+        pieces = ("a", "</s>", "ab", "c")
+        eos_ids = special_ids = (1,)
+
+        def encode(self, text, *, add_special=True):
+            return []
+
+    for text, expected in [("abc", [2]), ("cab", [3]), ("a", [0])]:
+        state = Vocabulary(Few(), 4).compile(GrammarSource("regex", text))
+        assert np.flatnonzero(~state.excluded(())).tolist()[-1:] == expected
+    spell = _Wrapped(Few(), Vocabulary(Few(), 4))
+    assert [spell(text) for text in ("abca", "aé", "éa", "")] == [[2, 3, 0], [0], [], []]
 
 
 def test_a_model_without_an_end_cannot_follow_a_grammar():

@@ -7,7 +7,8 @@ whose answer has ended, is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,26 +27,29 @@ class Grammar:
     """The state of one answer's grammar after its committed tokens.
 
     Args:
-        matcher: At the grammar's beginning; shared among answers and left as it is.
+        make: Returns a matcher at the grammar's beginning; no two share anything.
         eos_ids: The model's end-of-sequence tokens, which are as good as one another.
         vocab_size: How many ids there are.
+
+    Raises:
+        UsageError: The grammar does not compile, or cannot be satisfied.
     """
 
-    def __init__(self, matcher: LLMatcher, eos_ids: Ids, vocab_size: int) -> None:
-        self._start = matcher
-        self._matcher = matcher.deep_copy()
+    def __init__(self, make: Callable[[], LLMatcher], eos_ids: Ids, vocab_size: int) -> None:
+        self._make = make
+        self._matcher = make()
         self._committed: list[int] = []
         self._eos_ids = eos_ids
         self._ends = frozenset(eos_ids.tolist())
         self._vocab_size = vocab_size
         self._is_over = False
         self._known: dict[tuple[int, ...], Mask | None] = {}  # answers since the last commit: draft and target both ask
+        self._check()
 
     def copy(self) -> Grammar:
         """Return the same state for another answer."""
-        other = Grammar(self._start, self._eos_ids, self._vocab_size)
-        for token_id in self._committed:
-            other.advance(token_id)
+        other = copy(self)
+        other._matcher, other._committed, other._known = self._matcher.deep_copy(), [*self._committed], {}
         return other
 
     def advance(self, token_id: int) -> None:
@@ -59,7 +63,9 @@ class Grammar:
         self._is_over |= token_id in self._ends
         if not self._is_over:
             self._matcher.consume_token(token_id)
-            self.check()
+            if self._matcher.is_error():
+                self._renew()
+            self._check()
 
     def excluded(self, draft_ids: Sequence[int]) -> Mask | None:
         """Return for each token ``[vocab_size]`` whether it may not follow the committed and these draft tokens.
@@ -75,34 +81,47 @@ class Grammar:
             self._known[key] = self._excluded_after(list(key))
         return self._known[key]
 
-    def check(self) -> None:
+    def _excluded_after(self, draft_ids: list[int]) -> Mask | None:
+        if self._is_over or not self._ends.isdisjoint(draft_ids):
+            return None
+        excluded = self._look_past(draft_ids)
+        if self._matcher.is_error():
+            self._renew()
+            excluded = self._look_past(draft_ids)
+        try:
+            self._check()
+        except UsageError:  # what was committed is none the worse for a draft
+            self._renew()
+            raise
+        return excluded
+
+    def _look_past(self, draft_ids: list[int]) -> Mask | None:
+        """Return what is not allowed there, None if the matcher cannot be led there."""
+        if draft_ids and (self._matcher.is_stopped() or self._matcher.validate_tokens(draft_ids) < len(draft_ids)):
+            return None
+        self._matcher.consume_tokens(draft_ids)
+        excluded = self._excluded_here()
+        self._matcher.rollback(len(draft_ids))
+        return excluded
+
+    def _renew(self) -> None:
+        """Lead a new matcher to where this one should be, by the way that plain decoding takes.
+
+        A matcher that something was too complex for stays in error, and so do its copies, with which it shares a lexer:
+        that of this answer may come of a draft, or of another answer. Only what is wrong with a new one counts.
+        """
+        self._matcher = self._make()
+        for token_id in self._committed:
+            if token_id not in self._ends:
+                self._matcher.compute_bitmask()  # fills the lexer's caches, which makes what follows less complex
+                self._matcher.consume_token(token_id)
+
+    def _check(self) -> None:
         """Raise an error if the matcher has one."""
         if self._matcher.is_error():
             problem = self._matcher.get_error().split("\n<state>")[0].strip()
             problem = {"NoExtensionBias": "no text satisfies it"}.get(problem, problem)
             raise UsageError(f"response_format cannot be honoured: {problem}")
-
-    def _excluded_after(self, draft_ids: list[int]) -> Mask | None:
-        if not self._can_follow(draft_ids):
-            return None
-        self._matcher.consume_tokens(draft_ids)
-        excluded = self._excluded_here()
-        self._matcher.rollback(len(draft_ids))
-        try:
-            self.check()
-        except UsageError:  # a matcher stays in error for ever, and what was committed is none the worse for a draft
-            self._matcher = self._start.deep_copy()
-            self._matcher.consume_tokens([token_id for token_id in self._committed if token_id not in self._ends])
-            raise
-        return excluded
-
-    def _can_follow(self, draft_ids: list[int]) -> bool:
-        """Return whether the matcher can be led past these tokens."""
-        if self._is_over or not self._ends.isdisjoint(draft_ids):
-            return False
-        if not draft_ids:
-            return True
-        return not self._matcher.is_stopped() and self._matcher.validate_tokens(draft_ids) == len(draft_ids)
 
     def _excluded_here(self) -> Mask:
         """Return what the matcher, where it stands, does not allow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -65,14 +65,13 @@ class Vocabulary:
 
         if not self.eos_ids:
             raise UsageError("response_format needs a model with an end-of-sequence token, and this one has none")
-        make: dict[Kind, Callable[[str], str]] = {
+        prepare: dict[Kind, Callable[[str], str]] = {
             "json_schema": LLMatcher.grammar_from_json_schema,
             "regex": LLMatcher.grammar_from_regex,
             "grammar": LLMatcher.grammar_from_lark,
         }
-        matcher = LLMatcher(self._tokenizer, make[source.kind](source.text), log_level=0)
-        grammar = Grammar(matcher, np.array(self.eos_ids, dtype=np.intp), self.size)
-        grammar.check()
+        make = partial(LLMatcher, self._tokenizer, prepare[source.kind](source.text), log_level=0)
+        grammar = Grammar(make, np.array(self.eos_ids, dtype=np.intp), self.size)
         grammar.excluded(())  # only now does a grammar turn out to allow nothing
         return grammar
 
@@ -98,7 +97,7 @@ class _Wrapped:
         ]
         self._encode = vocabulary.encode
         self._by_bytes = {token: token_id for token_id, token in enumerate(self.tokens) if token_id not in special}
-        self._longest = max(map(len, self._by_bytes))
+        self._longest = max(map(len, self._by_bytes), default=0)
 
     def __call__(self, text: str) -> list[int]:
         """Return how the model would spell a text that a grammar leaves no choice about."""
@@ -110,11 +109,13 @@ class _Wrapped:
         return token_ids if is_faithful else self._longest_first(text.encode())
 
     def _longest_first(self, text: bytes) -> list[int]:
+        """Return the tokens of as much of a text as there are tokens for."""
         token_ids, start = [], 0
         while start < len(text):
             ends = range(min(start + self._longest, len(text)), start, -1)
-            start, token_id = next(
-                (end, self._by_bytes[text[start:end]]) for end in ends if text[start:end] in self._by_bytes
-            )
-            token_ids.append(token_id)
+            end = next((end for end in ends if text[start:end] in self._by_bytes), None)
+            if end is None:
+                break
+            token_ids.append(self._by_bytes[text[start:end]])
+            start = end
         return token_ids
