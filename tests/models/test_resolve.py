@@ -17,7 +17,7 @@ def test_a_path_is_itself(tmp_path):
 
 def test_a_catalog_name_is_pulled_even_beside_a_file_of_that_name(tmp_path, monkeypatch):
     pulled = []
-    monkeypatch.setattr(module, "pull", lambda model, cache, progress: pulled.append((model.name, cache)) or cache)
+    monkeypatch.setattr(module, "pull", lambda model, cache, **_: pulled.append((model.name, cache)) or cache)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "smollm2-135m").mkdir()
     resolve("smollm2-135m", tmp_path)
@@ -26,8 +26,14 @@ def test_a_catalog_name_is_pulled_even_beside_a_file_of_that_name(tmp_path, monk
     assert len(pulled) == 1
 
 
+def test_nothing_is_pulled_if_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "pull", None)
+    with pytest.raises(ModelFileError, match="is not here; outrider models pull smollm2-135m fetches it"):
+        resolve("smollm2-135m", tmp_path, fetch=False)
+
+
 def test_a_hub_reference_goes_to_the_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.hub, "fetch", lambda reference: tmp_path / reference[3:])
+    monkeypatch.setattr(module.hub, "locate", lambda reference, fetch: tmp_path / reference[3:])
     assert resolve("hf:a/b@c/d.gguf", tmp_path) == tmp_path / "a/b@c/d.gguf"
 
 

@@ -51,7 +51,7 @@ def pull_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
 
 @app.command("show")
 def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
-    """Say what is known of a model; of a catalog model that is not here, what the catalog knows. Fetches nothing."""
+    """Say what is known of a model, without fetching anything; of a catalog model not here, what the catalog knows."""
     from outrider.models.catalog import CATALOG
 
     entry = _entry(CATALOG[reference]) if reference in CATALOG else {}
@@ -69,7 +69,7 @@ def _describe(reference: str) -> dict[str, Any]:
     from outrider.models.open import open_model
     from outrider.models.resolve import resolve
 
-    return open_model(resolve(reference, cache_directory(os.environ))).describe()
+    return open_model(resolve(reference, cache_directory(os.environ), fetch=False)).describe()
 
 
 def _entry(model: CatalogModel) -> dict[str, Any]:

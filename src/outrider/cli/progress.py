@@ -24,8 +24,11 @@ def resolve_with_progress(reference: str, console: Console) -> Path:
         bar.start()  # at the first news: most models are here already
         bar.update(task, completed=done, total=total)
 
+    def tell(path: Path) -> None:
+        console.print(f"another process is fetching {reference}; waiting for it ({path})", markup=False, soft_wrap=True)
+
     try:
-        return resolve(reference, cache_directory(os.environ), progress=show)
+        return resolve(reference, cache_directory(os.environ), progress=show, waiting=tell)
     finally:
         if bar.live.is_started:  # stopping a bar that never moved would print an empty line
             bar.stop()

