@@ -2,8 +2,11 @@
 
 import io
 import json
+import struct
 import sys
+from pathlib import Path
 
+import gguf
 import pytest
 
 PROMPT = "def add(left, right):"
@@ -177,3 +180,39 @@ def test_a_bad_file_of_prompts_is_refused_before_anything_is_generated(outrider,
     file = tmp_path / "prompts.jsonl"
     file.write_bytes(content)
     assert message in refusal(outrider("generate", "--prompts", file, "--target", models["target"]))
+
+
+@pytest.fixture(scope="module")
+def broken(models, tmp_path_factory):
+    """Return a copy of the target whose last norm has a weight that is no number."""
+    reader = gguf.GGUFReader(models["target"])
+    offset = next(int(tensor.data_offset) for tensor in reader.tensors if tensor.name == "output_norm.weight")
+    data = bytearray(Path(models["target"]).read_bytes())
+    data[offset : offset + 4] = struct.pack("<f", float("nan"))
+    path = tmp_path_factory.mktemp("broken") / "broken.gguf"
+    path.write_bytes(data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--temperature", 0.8), ("--top-k", 5, "--temperature", 1), ("--draft", "ngram")]
+)
+def test_a_target_that_gives_no_numbers_is_named(outrider, broken, tmp_path, flags):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"id": "a", "prompt": "one"}\n{"id": "b", "prompt": "two"}\n')
+    for prompt, label in (((PROMPT,), ""), (("--prompts", file), "1/2 a: ")):
+        for as_json in ((), ("--json",)):
+            err = refusal(outrider("generate", *prompt, "--target", broken, *flags, *as_json))
+            assert err.startswith(f"outrider: {label}the target {broken} cannot go on: row 0 of the logits has nan")
+            assert err.endswith("; fetch or convert it again, or use another\n")
+
+
+def test_a_draft_that_gives_no_numbers_costs_its_drafts_and_is_named(outrider, models, broken):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 12)
+    plain = document(outrider(*args, "--json"))
+    answer = document(outrider(*args, "--draft", broken, "--json"))
+    assert answer["token_ids"] == plain["token_ids"]
+    assert "but a draft broke off: row 0 of the logits has nan" in answer["speculation"]["reason"]
+    status, _, err = outrider(*args, "--draft", broken)
+    assert status == 0
+    assert "speculation on: broken proposes up to 6 tokens a round, but a draft broke off" in err

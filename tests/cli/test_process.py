@@ -1,11 +1,15 @@
 """The command as a process: its help, its signals, its pipes."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+import typer
+
+from outrider import cli
 
 OUTRIDER = [sys.executable, "-m", "outrider"]
 
@@ -44,6 +48,36 @@ def test_a_reader_that_goes_away_ends_it_quietly(models, many_prompts):
     assert b"Broken" not in err
 
 
+@pytest.mark.parametrize("args", [("generate", "hi", "--max-tokens", "3"), ("models", "list"), ("--help",)])
+def test_a_full_disk_is_said_in_one_line(models, args):
+    target = ("--target", models["target"]) if args[0] == "generate" else ()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*OUTRIDER, *args, *target], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "outrider: the output cannot be written: No space left on device\n"
+
+
+def test_a_terminal_that_goes_away_ends_it_quietly(models):
+    read, write = os.pipe()
+    os.close(read)
+    args = [*OUTRIDER, "generate", "hi", "--target", models["target"], "--max-tokens", "3"]
+    done = subprocess.run(args, stdout=write, stderr=write, check=False)
+    os.close(write)
+    assert done.returncode == 141
+
+
+def test_waiting_for_another_process_is_said_and_can_be_interrupted(tmp_path):
+    (tmp_path / "models").mkdir()
+    with (tmp_path / "models" / "smollm2-135m.gguf.part").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        process = start("models", "pull", "smollm2-135m", env=os.environ | {"OUTRIDER_CACHE": str(tmp_path)})
+        said = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert said.startswith(b"another process is fetching smollm2-135m; waiting for it (")
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
 HEAVY = {"numpy", "tokenizers", "torch", "jinja2", "huggingface_hub", "outrider._core"}
 
 
@@ -63,3 +97,9 @@ def test_a_terminal_that_knows_only_ascii_breaks_nothing(models):
     process = start("generate", "é", "--target", models["target"], "--max-tokens", "60", env=environment)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
+
+
+def test_every_error_of_clicks_is_bad_usage():
+    assert {base.__name__ for base in typer.BadParameter.__mro__ if issubclass(base, cli._BadUsage)} == {
+        *("BadParameter", "UsageError", "ClickException"),
+    }

@@ -71,5 +71,5 @@ def test_the_account_says_what_speculation_did():
 def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed():
     off = summary(output(Speculation(active=False, reason="no draft was given"), 1, None))
     assert off == "1 token, the first after 0.50 s | speculation off: no draft was given"
-    idle = summary(output(Speculation(active=True, reason="", drafter="ngram")))
-    assert idle.endswith("| speculation on: ngram proposed nothing")
+    idle = summary(output(Speculation(active=True, reason="why", drafter="ngram")))
+    assert idle.endswith("| speculation on: why; it proposed none")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from io import TextIOWrapper
 
 import typer
@@ -21,8 +23,8 @@ app = typer.Typer(
 app.command()(generate.generate)
 app.add_typer(models.app, name="models")
 
-# Typer speaks of Click's errors but, depending on its version, brings its own copy of them.
-_BadUsage: type[Exception] = typer.BadParameter.__mro__[1]
+# Typer's errors are Click's; depending on its version, those of a copy of its own.
+_BadUsage: type[Exception] = import_module(typer.BadParameter.__module__).ClickException
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,9 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or flushing at exit would complain
+        _drop_output()
         return 141
+    except OSError as error:
+        _drop_output()
+        sys.stderr.write(f"outrider: {error.filename or 'the output cannot be written'}: {error.strerror or error}\n")
+        return 2
     return status if isinstance(status, int) else 0
+
+
+def _drop_output() -> None:
+    """Keep the flush at exit from failing once more."""
+    with suppress(OSError, ValueError):  # not a file of the system's, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from outrider.cli.flags import Flags, with_flags
 from outrider.cli.prompts import Prompt, read_prompts, read_text
-from outrider.errors import UsageError
+from outrider.errors import NumericalError, UsageError
 
 if TYPE_CHECKING:
     from outrider.engine.outputs import GenerationOutput
@@ -68,12 +68,18 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[Genera
             llm.encode(one.text, chat=not flags.no_chat)
     outputs = []
     for number, one in enumerate(many, start=1):
-        for chunk in llm.stream(one.text, params, chat=not flags.no_chat):
-            if show_text:
-                printer.write(chunk.tokens)
-            if chunk.output is not None:
-                outputs.append(chunk.output)
-        printer.end()
         label = f"{number}/{len(many)} {one.id}: " if len(many) > 1 else ""
+        try:
+            for chunk in llm.stream(one.text, params, chat=not flags.no_chat):
+                if show_text:
+                    printer.write(chunk.tokens)
+                if chunk.output is not None:
+                    outputs.append(chunk.output)
+        except NumericalError as error:  # of the target: a draft's costs nothing but the draft
+            raise NumericalError(
+                f"{label}the target {flags.target} cannot go on: {error}; fetch or convert it again, or use another"
+            ) from error
+        finally:
+            printer.end()
         notes.print(label + summary(outputs[-1]), style="dim", markup=False)
     return outputs

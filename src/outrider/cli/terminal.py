@@ -69,7 +69,7 @@ def _speculation(output: GenerationOutput) -> str:
     if not done.active:
         return f"speculation off: {done.reason}"
     if done.acceptance_rate is None:
-        return f"speculation on: {done.drafter} proposed nothing"
+        return f"speculation on: {done.reason}; it proposed none"
     counters = done.counters
     return (
         f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
