@@ -1,5 +1,9 @@
 """Sampling parameters refuse what they cannot mean, with the field, the value and the limit."""
 
+import copy
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,3 +79,23 @@ def test_params_can_be_told_apart_and_put_into_sets():
     one, other = SamplingParams(logit_bias={1: 2.0}), SamplingParams(logit_bias={1: 3.0})
     assert one != other
     assert len({one, other, SamplingParams(logit_bias={1: 2.0})}) == 2
+
+
+def test_nothing_changes_params_once_they_are_made():
+    lists = {name: [1, 2] for name in ("stop_token_ids", "allowed_token_ids")} | {"stop": ["a"], "bad_words": ["b"]}
+    mappings = {"logit_bias": {1: 2.0}, "response_format": {"type": "regex", "regex": "a"}}
+    params, same = SamplingParams(**lists, **mappings), SamplingParams(**copy.deepcopy({**lists, **mappings}))
+    for value in lists.values():
+        value.append(value[0])
+    for value in mappings.values():
+        value.clear()
+        with pytest.raises(TypeError):
+            params.logit_bias[1] = 3.0
+        with pytest.raises(TypeError):
+            params.response_format["type"] = "text"
+    assert params == same
+    assert params.stop == ("a",)
+    assert params.logit_bias == {1: 2.0}
+    assert repr(params.logit_bias) == "{1: 2.0}"
+    assert len({params, same, replace(same), copy.deepcopy(same), pickle.loads(pickle.dumps(same))}) == 1
+    assert replace(same, stop=["c"]).stop == ("c",)

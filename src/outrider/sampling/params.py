@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any
@@ -14,7 +14,7 @@ from outrider.sampling.response_format import grammar_source, is_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How tokens are chosen and when to stop. "Off" is ``None`` or empty.
+    """How tokens are chosen and when to stop. "Off" is ``None`` or empty. Cannot be changed; may be hashed and pickled.
 
     Every setting means the same with and without speculation: what depends on the text so far is evaluated at every
     draft token with the draft tokens before it. Names and meanings are those of OpenAI's API and vLLM, the order in
@@ -96,11 +96,42 @@ class SamplingParams:
             _check("min_tokens", self.min_tokens, self.min_tokens == 0, f"0, for {_GRAMMAR_ENDS}")
         ok = self.min_tokens <= self.max_tokens
         _check("min_tokens", self.min_tokens, ok, f"at most max_tokens, which is {self.max_tokens}")
+        self._keep_copies()
+
+    def _keep_copies(self) -> None:
+        """Let nothing that the caller does later to a list or a mapping change what was said."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, one.name, _Frozen(value))
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                object.__setattr__(self, one.name, tuple(value))
 
     @property
     def is_greedy(self) -> bool:
         """Whether the law of every token is the point mass on the most likely one."""
         return self.temperature == 0.0
+
+
+class _Frozen(Mapping[Any, Any]):
+    """A copy of a mapping, which nobody can change."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[Any, Any]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
 
 
 @dataclass(frozen=True, slots=True)
