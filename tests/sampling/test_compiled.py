@@ -29,9 +29,23 @@ def test_ids_outside_the_vocabulary_are_refused_by_name(field, settings):
 
 
 def test_settings_that_leave_nothing_to_say_are_refused():
-    with pytest.raises(UsageError, match=r"allowed_token_ids \(25, 3\) all end the answer, and min_tokens is 1"):
+    with pytest.raises(UsageError, match="leave ends the answer, and min_tokens is 1"):
         compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,), min_tokens=1)
     assert compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,)).allowed_ids.tolist() == [25, 3]
+
+
+def test_bad_words_may_not_leave_nothing_either():
+    every = [chr(97 + i) for i in range(26)]
+    with pytest.raises(UsageError, match="bad_words excludes every token"):
+        compiled(allowed_token_ids=(0, 1), bad_words=("a", "b", "ab"))
+    with pytest.raises(UsageError, match="bad_words excludes every token"):
+        compiled(bad_words=every)
+    with pytest.raises(UsageError, match="leave ends the answer, and min_tokens is 2"):
+        compiled(bad_words=every[:24], min_tokens=2)
+    with pytest.raises(UsageError, match="leave ends the answer"):
+        compiled(allowed_token_ids=(0, 25), bad_words=("a",), min_tokens=1)
+    for fine in ({"bad_words": every[:24]}, {"allowed_token_ids": (0, 1), "bad_words": ("a", "bb", "ba")}):
+        assert compiled(**fine).bad_words
 
 
 def test_ends_are_the_models_and_the_callers():

@@ -151,9 +151,10 @@ def test_no_mask_hides_what_is_not_a_number(setting, bad):
 
 
 def test_a_row_that_the_settings_leave_nothing_of_is_an_error_and_no_token():
-    one = params(allowed_token_ids=(2, 3), bad_words=("c", "d"))
-    with pytest.raises(NumericalError, match="every token excluded"):
-        _ = target_probs(make_shaper(one).shape(rows(TARGET, PROMPT, ()), ()), one)
+    one = params(allowed_token_ids=(2, 3), bad_words=("cc", "cd"))
+    shaped = make_shaper(one).shape(rows(TARGET, PROMPT, (2,)), (2,))
+    with pytest.raises(NumericalError, match=r"row 1 .*every token excluded"):
+        target_probs(shaped, one)
 
 
 def test_a_bias_of_minus_100_keeps_a_token_out_at_every_position():

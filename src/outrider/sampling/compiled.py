@@ -56,11 +56,8 @@ def compile_params(params: SamplingParams, vocabulary: Vocabulary) -> CompiledPa
     _check_ids("allowed_token_ids", allowed or (), vocabulary.size)
     _check_ids("stop_token_ids", params.stop_token_ids, vocabulary.size)
     end_ids = sorted({*vocabulary.eos_ids, *params.stop_token_ids})
-    if params.min_tokens and allowed is not None and set(end_ids).issuperset(allowed):
-        raise UsageError(
-            f"allowed_token_ids {tuple(allowed)} all end the answer, and min_tokens is {params.min_tokens}; allow "
-            "another token, or set min_tokens to 0"
-        )
+    bad_words = _spellings(params.bad_words, vocabulary)
+    _check_choice(params, vocabulary, end_ids, bad_words)
     source = None if params.response_format is None else grammar_source(params.response_format)
     return CompiledParams(
         params=params,
@@ -68,9 +65,31 @@ def compile_params(params: SamplingParams, vocabulary: Vocabulary) -> CompiledPa
         biases=np.array(list(params.logit_bias.values()), dtype=np.float32),
         allowed_ids=None if allowed is None else np.array(allowed, dtype=np.intp),
         end_ids=np.array(end_ids, dtype=np.intp),
-        bad_words=_spellings(params.bad_words, vocabulary),
+        bad_words=bad_words,
         grammar=None if source is None else vocabulary.compile(source),
     )
+
+
+def _check_choice(
+    params: SamplingParams, vocabulary: Vocabulary, end_ids: Sequence[int], bad_words: Sequence[Sequence[int]]
+) -> None:
+    """Check that there is something to say at all; what a grammar or longer bad words leave depends on the text.
+
+    Raises:
+        UsageError: There is nothing.
+    """
+    candidates = range(vocabulary.size) if params.allowed_token_ids is None else params.allowed_token_ids
+    excluded = {word[0] for word in bad_words if len(word) == 1}
+    if excluded.issuperset(candidates):
+        raise UsageError(
+            "bad_words excludes every token that allowed_token_ids leaves, so there is nothing to say; allow another "
+            "token, or leave a word out"
+        )
+    if params.min_tokens and excluded.union(end_ids).issuperset(candidates):
+        raise UsageError(
+            "every token that allowed_token_ids and bad_words leave ends the answer, and min_tokens is "
+            f"{params.min_tokens}; allow another token, or set min_tokens to 0"
+        )
 
 
 def _spellings(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[int, ...], ...]:
