@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name 'CMakeLists.txt')
+NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 PROMPT ?= Write a Python function that merges two sorted lists, with type hints and a docstring.
 
 .PHONY: install demo check fix test bench peers clean
@@ -21,9 +21,13 @@ $(VENV)/.installed: $(VENV)/.tools $(NATIVE)
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e .
 	touch $@
 
-# The tests compare the core with transformers and torch; the demo does without them.
 $(VENV)/.dev: $(VENV)/.installed
-	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev,reference]'
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	touch $@
+
+# What the tests and benchmarks compare with: transformers and torch, which nothing else needs.
+$(VENV)/.reference: $(VENV)/.dev
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[reference]'
 	touch $@
 
 demo: $(VENV)/.installed
@@ -38,11 +42,11 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(VENV)/.dev
+test: $(VENV)/.reference
 	$(BIN)/outrider models pull smollm2-135m
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.dev peers
+bench: $(VENV)/.reference peers
 	$(BIN)/python -m benchmarks.run_all
 
 peers: $(VENV)/.tools
