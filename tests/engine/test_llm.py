@@ -247,7 +247,9 @@ def test_an_answer_may_fill_the_context_to_the_last_token():
             ({"max_sequences": bad}, f"max_sequences is {bad!r}; it must be a whole number at least 1")
             for bad in (2.5, True, "4", None)
         ],
-        ({"threads": 0}, "threads is 0; it must be at least 1"),
+        ({"threads": 0}, "threads is 0; it must be from 1 to 256"),
+        ({"threads": 9999999999}, "threads is 9999999999; it must be from 1 to 256"),
+        ({"ctx_size": "5"}, "ctx_size is .5.; it must be a whole number at least 2"),
         ({"threads": 1.5}, "threads is 1.5; it must be a whole number"),
         ({"rule": "blok"}, r"rule is 'blok'; did you mean 'block'\? it must be one of auto, token, block, coupled"),
         ({"rule": "lossy"}, "rule is 'lossy'; it must be one of auto, token, block, coupled"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outrider.sampling.shaper import LawShaper
 from outrider.types import Coins, Draft, VerificationResult
@@ -33,6 +33,7 @@ class DraftRequest:
     coins: Coins
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """Proposes draft tokens; knows nothing of the target, the engine or verification.
 

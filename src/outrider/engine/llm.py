@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import TypeAlias, cast
+from typing import cast
 
 from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
+from outrider.engine.prompts import Prompt, as_params, as_prompts, check_prompt
 from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import run
 from outrider.engine.sequence import Request
@@ -20,13 +21,11 @@ from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
 from outrider.errors import ContextLengthError, UsageError
 from outrider.models.chat import encode_chat
-from outrider.models.chat_template import Message
+from outrider.models.fields import shown
 from outrider.sampling import SamplingParams, TokenLogprobs, Vocabulary, compile_params
 
-# Text, or the messages of a chat: each a mapping with "role" and "content".
-Prompt: TypeAlias = str | Sequence[Message]
-
 MAX_SPECULATIVE_TOKENS = 64
+MAX_THREADS = 256  # of the core's pool
 
 
 class LLM:
@@ -75,7 +74,9 @@ class LLM:
             limit = MAX_SPECULATIVE_TOKENS
             _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
         if threads is not None:
-            _check("threads", threads, 1, None, "None is one for each physical core")
+            _check("threads", threads, 1, MAX_THREADS, "the default is one for each physical core")
+        if ctx_size is not None:
+            _check("ctx_size", ctx_size, 2, None, "the most tokens of prompt and answer together")
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         verification = parse_rule(rule)
         started_at = clock()
@@ -122,10 +123,8 @@ class LLM:
             ContextLengthError: A prompt leaves no room for an answer. The same goes for it.
             NumericalError: The model's logits are not numbers.
         """
-        many = _as_list(prompts)
-        each = [params or SamplingParams()] * len(many) if isinstance(params, SamplingParams | None) else list(params)
-        if len(each) != len(many):
-            raise UsageError(f"there are {len(each)} params for {len(many)} prompts; give one for all, or one for each")
+        many = as_prompts(prompts)
+        each = as_params(params, len(many))
         requests = []
         for index, (prompt, one) in enumerate(zip(many, each, strict=True)):
             with naming(f"prompts[{index}]" if len(many) > 1 else None):
@@ -143,7 +142,7 @@ class LLM:
         Arguments and errors are those of :meth:`generate`, but ``n`` must be 1; what can be wrong with the prompt or
         the params is raised at once.
         """
-        params = params or SamplingParams()
+        [params] = as_params([params] if isinstance(params, SamplingParams) else params, 1)
         _check("n", params.n, 1, 1, "a stream is one answer; generate gives many")
         return self._stream(*self._requests(prompt, params, chat=chat))
 
@@ -151,11 +150,10 @@ class LLM:
         """Return the token ids of a prompt as :meth:`generate` feeds it.
 
         Raises:
-            UsageError: The prompt is empty.
+            UsageError: The prompt is empty, or neither Unicode text nor messages.
             ContextLengthError: It leaves no room for an answer.
         """
-        if not prompt:
-            raise UsageError("the prompt is empty; give at least one character")
+        check_prompt(prompt)
         model = self._model
         if not isinstance(prompt, str):
             token_ids = encode_chat(model.tokenizer, model.chat_template, prompt).token_ids
@@ -236,13 +234,6 @@ def _default_length(drafter: Drafter | None) -> int:
     return 10 if isinstance(drafter, NgramDrafter) else 6
 
 
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """Return the prompts of a call; one alone is text or messages, and messages are mappings."""
-    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], Mapping)):
-        return [cast(Prompt, prompts)]
-    return list(cast(Sequence[Prompt], prompts))
-
-
 @contextmanager
 def naming(prompt: str | None) -> Iterator[None]:
     """Let a usage error say which of many prompts it is about; None for the only one."""
@@ -259,4 +250,4 @@ def _check(name: str, value: object, low: int, high: int | None, hint: str) -> N
     if is_whole and low <= cast(int, value) and (high is None or cast(int, value) <= high):
         return
     limit = f"at least {low}" if high is None else f"from {low} to {high}"
-    raise UsageError(f"{name} is {value!r}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")
+    raise UsageError(f"{name} is {shown(value)}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")

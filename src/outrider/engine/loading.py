@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from outrider.backends.base import Backend
 from outrider.backends.native import NativeBackend
 from outrider.drafters.base import Drafter
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.registry import create_drafter, drafters
-from outrider.errors import UsageError
+from outrider.errors import DownloadError, ModelFileError, UsageError
 from outrider.models.chat_template import ChatTemplate
 from outrider.models.download import cache_directory
+from outrider.models.fields import shown
 from outrider.models.files import ModelFiles
 from outrider.models.open import open_model
 from outrider.models.resolve import resolve
@@ -87,6 +88,7 @@ def load_model(
     resolver: Resolver = resolve_quietly,
 ) -> Model:
     """Load a model that several LLMs are to share; arguments and errors are those of ``LLM``."""
+    _check_reference("the model", reference)
     return _load(_open(reference, resolver), threads, ctx_size)
 
 
@@ -100,6 +102,7 @@ def load_pair(
         ModelFileError: A model is missing, damaged or not supported.
         IncompatibleDraftError: The draft's vocabulary is not the target's.
     """
+    _check_reference("target", target)
     opened = _open(target, resolver)
     opened_draft = _open_draft(draft, resolver)
     if not isinstance(opened_draft, _Opened | Model):
@@ -116,6 +119,13 @@ def load_pair(
     )
 
 
+def _check_reference(name: str, reference: object, or_else: str = "") -> None:
+    text = str(reference) if isinstance(reference, str | Path) else None
+    if not isinstance(reference, Model) and (not text or "\0" in text):
+        wanted = f"a path, a catalog name, hf:owner/repo[/file] or a loaded model{or_else}"
+        raise UsageError(f"{name} is {shown(reference)}; it must be {wanted}")
+
+
 def _open(reference: ModelRef, resolver: Resolver) -> _Opened | Model:
     if isinstance(reference, Model):
         return reference
@@ -126,14 +136,18 @@ def _open(reference: ModelRef, resolver: Resolver) -> _Opened | Model:
 def _open_draft(reference: DraftRef, resolver: Resolver) -> _Opened | Model | Drafter | None:
     if isinstance(reference, str):
         reference = _STAND_FOR.get(reference, reference)
-    if not isinstance(reference, str | Path | Model):
+    if reference is None or (isinstance(reference, Drafter) and not isinstance(reference, type)):
         return reference
-    if isinstance(reference, str) and reference in drafters():
-        return create_drafter(reference)
+    _check_reference("draft", reference, ", a drafter's name, a drafter or None")
+    model = cast(ModelRef, reference)
+    if isinstance(model, str) and model in drafters():
+        return create_drafter(model)
     try:
-        return _open(reference, resolver)
+        return _open(model, resolver)
     except UsageError as error:
         raise UsageError(f"draft: {error}; drafters that need no model: {', '.join(drafters())}") from error
+    except (ModelFileError, DownloadError) as error:
+        raise type(error)(f"draft: {error}") from error
 
 
 def _load(model: _Opened | Model, threads: int | None, ctx_size: int | None) -> Model:

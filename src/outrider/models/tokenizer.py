@@ -190,7 +190,7 @@ class Tokenizer:
         backend = self._parsing if parse_special else self._literal
         if erase:
             backend = _sharing_model(self._parsing, literal=not parse_special, erase=erase)
-        _check_unicode(text)
+        check_unicode(text)
         ids = _ids_of(backend, text)
         return [*self._prefix, *ids, *self._suffix] if add_special else ids
 
@@ -301,11 +301,16 @@ def _ids_of(backend: tokenizers.Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def _check_unicode(text: str) -> None:
+def check_unicode(text: str, what: str = "the text") -> None:
+    """Check that a text is Unicode.
+
+    Raises:
+        UsageError: It holds a lone surrogate; the message says where.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"the text holds the lone surrogate U+{ord(text[error.start]):04X} at position {error.start}, which is no "
+            f"{what} holds the lone surrogate U+{ord(text[error.start]):04X} at position {error.start}, which is no "
             "character; remove it"
         ) from error

@@ -1,0 +1,83 @@
+"""What a caller gives to be answered, checked once: what is wrong is named as the caller gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeGuard, cast
+
+from outrider.errors import UsageError
+from outrider.models.chat_template import Message
+from outrider.models.fields import shown
+from outrider.models.tokenizer import check_unicode
+from outrider.sampling import SamplingParams
+
+# Text, or the messages of a chat: each a mapping with "role" and "content".
+Prompt: TypeAlias = str | Sequence[Message]
+
+_MESSAGE = 'a message is a mapping with text for "role" and text, or a list of parts, for "content"'
+
+
+def as_prompts(prompts: object) -> list[Prompt]:
+    """Return the prompts of a call: one alone is text or messages, and messages are mappings.
+
+    Raises:
+        UsageError: They are neither a prompt nor a list of prompts. The prompts themselves are not looked at.
+    """
+    if isinstance(prompts, str):
+        return [prompts]
+    if not _is_list(prompts):
+        raise UsageError(f"prompts is {shown(prompts)}; it must be text, a list of messages, or a list of such prompts")
+    if prompts and isinstance(prompts[0], Mapping):
+        return [cast(Prompt, prompts)]
+    return [cast(Prompt, prompt) for prompt in prompts]
+
+
+def as_params(params: object, num_prompts: int) -> list[SamplingParams]:
+    """Return the params of each prompt; one alone is for all of them, and None is greedy.
+
+    Raises:
+        UsageError: They are something else, or not as many as there are prompts.
+    """
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * num_prompts
+    if not _is_list(params):
+        raise UsageError(f"params is {shown(params)}; it must be SamplingParams, a list of them, or None")
+    for index, one in enumerate(params):
+        if not isinstance(one, SamplingParams):
+            raise UsageError(f"params[{index}] is {shown(one)}; it must be SamplingParams")
+    if len(params) != num_prompts:
+        raise UsageError(f"there are {len(params)} params for {num_prompts} prompts; give one for all, or one for each")
+    return [cast(SamplingParams, one) for one in params]
+
+
+def check_prompt(prompt: object) -> None:
+    """Check that a prompt is text or messages, not empty, and Unicode.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if isinstance(prompt, str):
+        check_unicode(prompt, "the prompt")
+    elif not _is_list(prompt):
+        raise UsageError(f"the prompt is {shown(prompt)}; it must be text, or a list of messages")
+    else:
+        for index, message in enumerate(prompt):
+            _check_message(f"message {index}", message)
+    if not prompt:
+        raise UsageError("the prompt is empty; give at least one character")
+
+
+def _check_message(where: str, message: object) -> None:
+    if not isinstance(message, Mapping):
+        raise UsageError(f"{where} is {shown(message)}; {_MESSAGE}")
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str) or not role:
+        raise UsageError(f'{where} has {shown(role)} for "role"; {_MESSAGE}')
+    if isinstance(content, str):
+        check_unicode(content, f"{where}'s content")
+    elif not _is_list(content) and not (content is None and message.get("tool_calls")):
+        raise UsageError(f'{where} has {shown(content)} for "content"; {_MESSAGE}')
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
