@@ -7,7 +7,14 @@ import numpy as np
 
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.types import Probs
+from outrider.verification import verify_point_mass, verify_token
 from outrider.verification.exact import Law, Prefix
+
+
+def verify(draft, target_probs, coins):
+    """Verify by the rule that the draft calls for."""
+    rule = verify_point_mass if draft.probs is None else verify_token
+    return rule(draft, target_probs, coins)
 
 
 def row(*weights: int | str) -> Probs:

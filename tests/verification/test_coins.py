@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from laws import row
+from laws import row, verify
 
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.errors import NumericalError
 from outrider.types import Draft
-from outrider.verification import CoinSource, Purpose, verify, verify_block, verify_point_mass, verify_token
+from outrider.verification import CoinSource, Purpose, verify_block, verify_point_mass, verify_token
 from outrider.verification.coins import RoundCoins, accept_at, draw_at
 
 SMALLEST, LARGEST = 0.0, 1.0 - 2.0**-53

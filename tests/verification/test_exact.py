@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from laws import PAIRS, fixed, hashed, row
+from laws import PAIRS, fixed, hashed, row, verify
 
 import outrider.verification.exact
 from outrider.types import Draft, Outcome, VerificationResult
-from outrider.verification import verify, verify_greedy, verify_point_mass, verify_token
+from outrider.verification import verify_greedy, verify_point_mass, verify_token
 from outrider.verification.exact import (
     Drafter,
     Law,
