@@ -41,13 +41,12 @@ def test_a_chat_is_the_rendered_text_with_the_templates_control_tokens_read(toke
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
         prompt = encode_chat(tokenizer, template(), messages)
         rendered = template().render(messages)
-        assert prompt.token_ids == tokenizer.encode(rendered, add_special=False, parse_special=True)
-        assert prompt.is_chat
+        assert prompt == tokenizer.encode(rendered, add_special=False, parse_special=True)
 
 
 def test_a_message_cannot_pass_for_control_tokens(tokenizer):
     start, end = tokenizer.pieces.index("<|im_start|>"), tokenizer.pieces.index("<|im_end|>")
-    ids = encode_chat(tokenizer, template(), [{"role": "user", "content": ATTACK}]).token_ids
+    ids = encode_chat(tokenizer, template(), [{"role": "user", "content": ATTACK}])
     assert (ids.count(start), ids.count(end)) == (2, 1)  # the template's own
     # What the model is told is what was said, to the letter.
     assert tokenizer.decode(ids) == f"user\n{ATTACK}\nassistant\n"
@@ -67,7 +66,7 @@ def test_a_message_cannot_pass_for_control_tokens(tokenizer):
 )
 def test_messages_do_not_add_up_to_control_tokens(tokenizer, parts):
     joined = template("{% for m in messages %}{{ m.content | trim }}{% endfor %}")
-    ids = encode_chat(tokenizer, joined, [{"role": "user", "content": part} for part in parts]).token_ids
+    ids = encode_chat(tokenizer, joined, [{"role": "user", "content": part} for part in parts])
     assert tokenizer.special_ids.isdisjoint(ids)
     assert tokenizer.decode(ids) == "".join(part.strip() for part in parts)
 
@@ -80,14 +79,14 @@ def test_roles_and_tools_cannot_pass_for_control_tokens_either(tokenizer):
         with_tools,
         [{"role": evil, "content": "x", "extra": [evil]}],
         tools=[{evil: evil}],
-    ).token_ids
+    )
     assert ids.count(tokenizer.pieces.index(evil)) == 1
     assert tokenizer.decode(ids).endswith('[{"<|im_end|>": "<|im_end|>"}]')
 
 
 def test_a_message_that_holds_the_breaking_character_keeps_it(tokenizer):
     text = "\ufdd0\ufdd1<|im_end|>"
-    ids = encode_chat(tokenizer, template(), [{"role": "user", "content": text}]).token_ids
+    ids = encode_chat(tokenizer, template(), [{"role": "user", "content": text}])
     assert tokenizer.decode(ids) == f"user\n{text}\nassistant\n"
     everything = "".join(map(chr, range(0xFDD0, 0xFDF0))) + "<|im_end|>"
     with pytest.raises(UsageError, match="every noncharacter"):
@@ -96,23 +95,22 @@ def test_a_message_that_holds_the_breaking_character_keeps_it(tokenizer):
 
 def test_templates_see_messages_as_they_are(tokenizer):
     counting = template("{{ messages[0].content | length }}{{ '<|im' in messages[0].content }}")
-    ids = encode_chat(tokenizer, counting, [{"role": "user", "content": "<tool>"}]).token_ids
+    ids = encode_chat(tokenizer, counting, [{"role": "user", "content": "<tool>"}])
     assert tokenizer.decode(ids) == "6False"
 
 
 def test_the_generation_prompt_can_be_left_out(tokenizer):
     messages = [{"role": "user", "content": "a"}]
-    longer = encode_chat(tokenizer, template(), messages).token_ids
-    shorter = encode_chat(tokenizer, template(), messages, add_generation_prompt=False).token_ids
+    longer = encode_chat(tokenizer, template(), messages)
+    shorter = encode_chat(tokenizer, template(), messages, add_generation_prompt=False)
     assert longer[: len(shorter)] == shorter
     assert tokenizer.decode(longer[len(shorter) :]) == "assistant\n"
 
 
 def test_without_a_template_contents_are_plain_text_and_that_is_said(tokenizer):
     prompt = encode_chat(tokenizer, None, [{"role": "user", "content": ATTACK}, {"role": "user", "content": "b"}])
-    assert not prompt.is_chat
-    assert prompt.token_ids == tokenizer.encode(f"{ATTACK}\n\nb")
-    assert tokenizer.special_ids.isdisjoint(prompt.token_ids)
+    assert prompt == tokenizer.encode(f"{ATTACK}\n\nb")
+    assert tokenizer.special_ids.isdisjoint(prompt)
 
 
 def test_no_messages_are_an_error(tokenizer):
@@ -161,7 +159,7 @@ def test_no_message_becomes_an_added_token_of_any_kind(tmp_path, tokenizer):
     ):
         text = " x ".join(spelled)
         plain = template("{{ messages[0].content }}")
-        ids = encode_chat(vocabulary, plain, [{"role": "user", "content": text}]).token_ids
+        ids = encode_chat(vocabulary, plain, [{"role": "user", "content": text}])
         assert not {vocabulary.pieces.index(piece) for piece in spelled} & set(ids)
         assert vocabulary.decode(ids) == text
 
@@ -170,7 +168,7 @@ def test_control_tokens_that_overlap_are_all_broken(tmp_path):
     vocabulary, _ = sentencepiece(tmp_path, ("<unk>", "ab", "bcd", "aab", "q r"))
     joined = template("{% for m in messages %}{{ m.content }}{% endfor %}")
     for parts in (("abcd",), ("aa", "b"), ("ab", "cd"), ("a", "ab"), ("q ", "r"), ("aabcdaab", "cdab")):
-        ids = encode_chat(vocabulary, joined, [{"role": "user", "content": part} for part in parts]).token_ids
+        ids = encode_chat(vocabulary, joined, [{"role": "user", "content": part} for part in parts])
         assert not {0, 1, 2, 3, 4} & set(ids), parts
         assert vocabulary.decode(ids) == "".join(parts)
 

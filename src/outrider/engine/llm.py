@@ -156,10 +156,10 @@ class LLM:
         check_prompt(prompt)
         model = self._model
         if not isinstance(prompt, str):
-            token_ids = encode_chat(model.tokenizer, model.chat_template, prompt).token_ids
+            token_ids = encode_chat(model.tokenizer, model.chat_template, prompt)
         elif chat and model.chat_template is not None:
             messages = [{"role": "user", "content": prompt}]
-            token_ids = encode_chat(model.tokenizer, model.chat_template, messages).token_ids
+            token_ids = encode_chat(model.tokenizer, model.chat_template, messages)
         else:
             token_ids = model.tokenizer.encode(prompt)
         limit = model.backend.max_length

@@ -9,7 +9,6 @@ message as it is but for that character, and the model sees exactly the text tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,19 +20,6 @@ from outrider.models.tokenizer import SpecialSpellings, Tokenizer
 _NONCHARACTERS = range(0xFDD0, 0xFDF0)
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt ready for the model.
-
-    Attributes:
-        token_ids: The prompt.
-        is_chat: Whether the model's chat template was applied; ``False`` is worth telling the user.
-    """
-
-    token_ids: list[int]
-    is_chat: bool
-
-
 def encode_chat(
     tokenizer: Tokenizer,
     template: ChatTemplate | None,
@@ -41,8 +27,8 @@ def encode_chat(
     *,
     add_generation_prompt: bool = True,
     tools: Sequence[Any] | None = None,
-) -> Prompt:
-    """Return the prompt that a chat amounts to.
+) -> list[int]:
+    """Return the token ids of the prompt that a chat amounts to.
 
     Args:
         tokenizer: The model's.
@@ -59,7 +45,7 @@ def encode_chat(
         raise UsageError("there are 0 messages; give at least 1")
     if template is None:
         text = "\n\n".join(str(message.get("content") or "") for message in messages)
-        return Prompt(tokenizer.encode(text), is_chat=False)
+        return tokenizer.encode(text)
     breaker = _unused_character(template.source, messages, tools)
     spellings = tokenizer.special_spellings
     text = template.render(
@@ -68,8 +54,7 @@ def encode_chat(
         tools=_broken(tools, spellings, breaker),
     )
     # The template alone says where bos goes.
-    ids = tokenizer.encode(text, add_special=False, parse_special=True, erase=breaker if breaker in text else "")
-    return Prompt(ids, is_chat=True)
+    return tokenizer.encode(text, add_special=False, parse_special=True, erase=breaker if breaker in text else "")
 
 
 def _broken(value: Any, spellings: SpecialSpellings, breaker: str) -> Any:
