@@ -132,6 +132,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("cache_bytes", &Model::cache_bytes);
 
+  m.attr("MAX_THREADS") = kMaxThreads;
   m.def("available_isas", &isa_names);
   m.def("argmax", &argmax, "logits"_a, "isa"_a = "");
   bind_gguf(m);

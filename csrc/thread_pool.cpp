@@ -1,11 +1,14 @@
 #include "thread_pool.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,6 +52,10 @@ struct ThreadPool::State {
   std::mutex error_mutex;
   std::exception_ptr error;
   std::vector<std::thread> workers;
+  const pid_t process = getpid();
+
+  // In a child made by fork() the workers are missing: nobody may wait for them.
+  bool has_lost_workers() const { return !workers.empty() && getpid() != process; }
 
   void call_task(int thread_index) {
     try {
@@ -82,24 +89,38 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int num_threads) {
-  if (num_threads < 1 || num_threads > 256) {
-    throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + "; it must be between 1 and 256");
+  if (num_threads < 1 || num_threads > kMaxThreads) {
+    throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + "; it must be between 1 and " +
+                                std::to_string(kMaxThreads));
   }
   state_ = std::make_unique<State>();
+  State& s = *state_;
+  s.workers.reserve(static_cast<size_t>(num_threads));
   try {
-    for (int i = 1; i < num_threads; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->work(i); });
+    for (int i = 1; i < num_threads; ++i) s.workers.emplace_back([&s, i] { s.work(i); });
+  } catch (const std::system_error& error) {
+    const std::string had = std::to_string(this->num_threads());
+    s.stop();
+    throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + ", but the system allows no more than " +
+                                had + " here (" + error.what() + "); use fewer threads, or raise its limits");
   } catch (...) {
-    state_->stop();  // no more threads to be had: let those that started go
+    s.stop();
     throw;
   }
 }
 
-ThreadPool::~ThreadPool() { state_->stop(); }
+ThreadPool::~ThreadPool() {
+  if (state_->has_lost_workers()) (void)state_.release();  // can be neither joined nor destroyed
+  else state_->stop();
+}
 
 int ThreadPool::num_threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 
 void ThreadPool::run(const std::function<void(int)>& task) {
   State& s = *state_;
+  if (s.has_lost_workers())
+    throw std::invalid_argument("the model's threads stayed behind in process " + std::to_string(s.process) +
+                                ", which this one was forked from; load the model after forking");
   s.start_call(&task);
   s.call_task(0);
   for (uint32_t left; (left = s.unfinished.load(std::memory_order_acquire)) != 0;) wait_for_change(s.unfinished, left);

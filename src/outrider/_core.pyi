@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.types import Logits
 
+MAX_THREADS: int
 _MetadataValue: TypeAlias = int | float | bool | str | list[str] | NDArray[np.generic]
 
 class ContextOverflow(ValueError):  # noqa: N818

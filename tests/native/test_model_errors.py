@@ -2,9 +2,15 @@
 
 import gc
 import math
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +83,71 @@ def test_descriptions(field: str, value: Any) -> None:
 def test_settings(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         NativeBackend.load(SHAPE.config, TENSORS, **{"max_length": 16, "threads": 1, **arguments})
+
+
+def test_the_default_number_of_threads_is_one_that_the_core_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.backends.native.physical_cores", lambda: 300)
+    monkeypatch.setattr(_core, "MAX_THREADS", 3)
+    assert load(SHAPE, threads=None).threads == 3
+
+
+# Runs with so many bytes of address space more than it has.
+POOR = """
+import resource, sys
+import numpy as np
+from outrider.backends.native import NativeBackend
+from outrider.errors import OutriderError
+from outrider.models.config import ModelConfig, TensorSource
+
+data = np.zeros(2**28, np.uint8)
+matrix = TensorSource(role="ffn_up", layer=0, type="F32", shape=(2**14, 2**12), data=data)
+config = ModelConfig("llama", 77, 1024, 2**12, 2**14, 1, 32, 32, 128, 1e-5, "half", (1.0,))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**27,) * 2)
+try:
+    NativeBackend.load(config, [matrix], max_length=16, threads=int(sys.argv[1]))
+except OutriderError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "message"),
+    [
+        ("200", r"UsageError num_threads is 200, but the system allows no more than \d+ here \(.*\); use fewer"),
+        ("1", "OutriderError there is not memory enough"),
+    ],
+)
+def test_what_the_system_refuses(threads: str, message: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", POOR, threads], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert re.match(message, ran.stdout)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # what is shown here
+@pytest.mark.parametrize("threads", [1, 2])
+def test_forked_children(threads: int) -> None:
+    """A child has the memory but not the threads: it is told so, can let the model go, and can load another."""
+    backend = load(SHAPE, threads=threads)
+    sequence = backend.open_sequence()
+    logits = backend.forward([Rows(sequence, [1, 2])]).copy()
+    backend.crop(sequence, 1)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a child that hangs
+        with suppress(BaseException):
+            if threads > 1:
+                with pytest.raises(UsageError, match=f"process {os.getppid()}.* load the model after forking"):
+                    backend.forward([Rows(sequence, [2])])
+                del backend
+                gc.collect()
+                backend = load(SHAPE, threads=threads)
+                backend.forward([Rows(sequence := backend.open_sequence(), [1])])
+            np.testing.assert_array_equal(backend.forward([Rows(sequence, [2])]), logits)
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(backend.forward([Rows(sequence, [2])]), logits)
 
 
 def change(of_role: str, of_layer: int | None, /, **fields: Any) -> list[TensorSource]:

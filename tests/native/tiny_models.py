@@ -119,7 +119,7 @@ def load(
     *,
     weight_type: str = "F32",
     weights: WeightFormat = "file",
-    threads: int = 1,
+    threads: int | None = 1,
     isa: str | None = None,
     max_length: int = 1024,
 ) -> NativeBackend:

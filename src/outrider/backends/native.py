@@ -44,18 +44,20 @@ class NativeBackend:
             config: What the model is.
             tensors: All of its tensors, each once, in any order. Only the embedding's data is kept.
             max_length: The most tokens that one sequence may hold, at most ``config.context_length``.
-            threads: How many threads compute; by default one for each physical core this process may use.
+            threads: How many threads compute, at most ``_core.MAX_THREADS``; by default one for each physical core
+                that this process may use.
             isa: One of ``outrider._core.available_isas()``; by default the best of them.
             weights: How matrices are held: as the file has them, without loss, or requantised.
 
         Raises:
             UsageError: ``max_length``, ``threads``, ``isa`` or ``weights`` is out of range.
             ModelFileError: A tensor is missing, of another shape or size than the config asks for, or unknown.
+            OutriderError: The memory is not to be had.
         """
         with _errors_as(UsageError):
             model = _core.Model(
                 **asdict(config),
-                threads=physical_cores() if threads is None else threads,
+                threads=min(physical_cores(), _core.MAX_THREADS) if threads is None else threads,
                 max_length=max_length,
                 isa=isa or "",
             )
@@ -148,6 +150,11 @@ def _errors_as(kind: type[OutriderError]) -> Iterator[None]:
         raise ContextLengthError(str(error)) from None
     except OutriderError:
         raise
+    except MemoryError:
+        raise OutriderError(
+            "there is not memory enough for the model's weights and caches; end other programs or raise the limit, "
+            "or take a smaller model, weights='int8', or fewer and shorter sequences"
+        ) from None
     except ValueError as error:
         raise kind(str(error)) from None
     except TypeError:
