@@ -20,7 +20,7 @@ from rich.text import Text
 
 from outrider import LLM, GenerationOutput, Origin, OutriderError, SamplingParams
 from outrider.cli.progress import loading
-from outrider.cli.terminal import harmless
+from outrider.cli.text import harmless
 from outrider.engine.loading import load_model
 
 REFRESH_S = 0.15  # drawing takes time from both answers alike; rarely enough, little

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import outrider
-from outrider.cli import app
+from outrider.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "outrider"

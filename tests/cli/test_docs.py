@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from outrider.cli import app
+from outrider.cli.app import app
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 BLOCK = re.compile(r"<!-- (?P<name>[a-z ]+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -9,7 +9,7 @@ import sys
 import pytest
 import typer
 
-from outrider import cli
+from outrider.cli import app
 
 OUTRIDER = [sys.executable, "-m", "outrider"]
 
@@ -100,6 +100,6 @@ def test_a_terminal_that_knows_only_ascii_breaks_nothing(models):
 
 
 def test_every_error_of_clicks_is_bad_usage():
-    assert {base.__name__ for base in typer.BadParameter.__mro__ if issubclass(base, cli._BadUsage)} == {
+    assert {base.__name__ for base in typer.BadParameter.__mro__ if issubclass(base, app._BadUsage)} == {
         *("BadParameter", "UsageError", "ClickException"),
     }

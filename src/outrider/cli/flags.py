@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -11,12 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from outrider.errors import UsageError
+from outrider.models.fields import shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from outrider.cli.terminal import Notes
     from outrider.engine.llm import LLM
     from outrider.sampling.params import SamplingParams
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shown(text)} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shown(text)} is not a number") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,9 @@ class Flags:
     num_speculative_tokens: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]"
+            metavar="N",
+            parser=_whole,
+            help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]",
         ),
     ] = None
     rule: Annotated[
@@ -49,24 +66,34 @@ class Flags:
             "automatic choice with --seed, also makes the text independent of the draft.",
         ),
     ] = "auto"
-    max_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens to generate.")] = 256
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 always takes the most likely token.")] = 0.0
-    top_p: Annotated[float | None, typer.Option(metavar="P", help="Keep the likeliest tokens up to this mass.")] = None
-    top_k: Annotated[int | None, typer.Option(metavar="K", help="Keep the K likeliest tokens.")] = None
-    min_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Keep tokens at least P times as likely as the likeliest.")
+    max_tokens: Annotated[int, typer.Option(metavar="N", parser=_whole, help="The most tokens to generate.")] = 256
+    temperature: Annotated[
+        float, typer.Option(metavar="T", parser=_number, help="0 always takes the most likely token.")
+    ] = 0.0
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", parser=_number, help="Keep the likeliest tokens up to this mass.")
     ] = None
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Makes sampled text reproducible.")] = None
+    top_k: Annotated[int | None, typer.Option(metavar="K", parser=_whole, help="Keep the K likeliest tokens.")] = None
+    min_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", parser=_number, help="Keep tokens at least P times as likely as the likeliest."),
+    ] = None
+    seed: Annotated[int | None, typer.Option(metavar="N", parser=_whole, help="Makes sampled text reproducible.")] = (
+        None
+    )
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.")
     ] = None
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Threads that compute. [default: one a physical core]")
+        int | None,
+        typer.Option(metavar="N", parser=_whole, help="Threads that compute. [default: one a physical core]"),
     ] = None
     ctx_size: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="The most tokens of prompt and answer together. [default: what the model allows]"
+            metavar="N",
+            parser=_whole,
+            help="The most tokens of prompt and answer together. [default: what the model allows]",
         ),
     ] = None
     no_chat: Annotated[
@@ -75,26 +102,35 @@ class Flags:
 
     def params(self) -> SamplingParams:
         """Return how tokens are chosen."""
+        from outrider.models.tokenizer import check_unicode
         from outrider.sampling.params import SamplingParams
 
-        return SamplingParams(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            seed=self.seed,
-            max_tokens=self.max_tokens,
-            stop=tuple(self.stop or ()),
-        )
+        for text in self.stop or ():
+            if not text:
+                raise UsageError("--stop is empty; give the text to stop before, or leave it out")
+            check_unicode(text, "--stop")
+        with _speaking_of_flags():
+            return SamplingParams(
+                temperature=self.temperature,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                min_p=self.min_p,
+                seed=self.seed,
+                max_tokens=self.max_tokens,
+                stop=tuple(self.stop or ()),
+            )
 
-    def load(self, console: Console) -> LLM:
+    def load(self, console: Notes) -> LLM:
         """Load the models, and show on the console that this is going on."""
         from outrider.cli.progress import loading
         from outrider.engine.llm import LLM
 
-        if self.target is None:
-            raise UsageError("no --target given; name a model: a path, hf:owner/repo, or one of outrider models list")
-        with loading(console) as resolver:
+        if not self.target:
+            problem = "no --target given" if self.target is None else "--target is empty"
+            raise UsageError(f"{problem}; name a model: a path, hf:owner/repo, or one of outrider models list")
+        if not self.draft:
+            raise UsageError("--draft is empty; name a smaller model, ngram, auto or none")
+        with _speaking_of_flags(), loading(console) as resolver:
             return LLM(
                 self.target,
                 self.draft,
@@ -104,6 +140,18 @@ class Flags:
                 ctx_size=self.ctx_size,
                 resolver=resolver,
             )
+
+
+@contextmanager
+def _speaking_of_flags() -> Iterator[None]:
+    """Let an error that begins with the name of a setting begin with its flag."""
+    try:
+        yield
+    except UsageError as error:
+        name, _, rest = str(error).partition(" is ")
+        if name not in {field.name for field in fields(Flags)}:
+            raise
+        raise type(error)(f"--{name.replace('_', '-')} is {rest}") from error
 
 
 def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ def generate(
     if (prompt is None) == (prompts is None):
         raise UsageError("give either a PROMPT or --prompts FILE; PROMPT may be - to read it from stdin")
     many = read_prompts(prompts) if prompts is not None else [_one(prompt or "")]
-    outputs = _answer(many, flags, show_text=not as_json)
+    outputs = _answer(many, flags, show_text=not as_json, named=prompts is not None)
     if as_json:
         documents = [
             {"id": one.id, "family": one.family, **output.to_json()} for one, output in zip(many, outputs, strict=True)
@@ -52,23 +52,23 @@ def _one(prompt: str) -> Prompt:
     return Prompt(read_text("-") if prompt == "-" else prompt, id="1")
 
 
-def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[GenerationOutput]:
-    """Answer prompts in turn, and say on stderr how it went."""
+def _answer(many: list[Prompt], flags: Flags, *, show_text: bool, named: bool) -> list[GenerationOutput]:
+    """Answer prompts in turn, and say on stderr how it went, by id if they have names."""
     from rich.console import Console
 
-    from outrider.cli.terminal import AnswerPrinter, summary
+    from outrider.cli.terminal import AnswerPrinter, Notes, summary
     from outrider.engine.llm import naming
 
     params = flags.params()
-    notes = Console(stderr=True, highlight=False, soft_wrap=True)
+    notes = Notes()
     printer = AnswerPrinter(Console())
     llm = flags.load(notes)
     for one in many:  # all of them, before the first is answered
-        with naming(f"prompt {one.id}" if len(many) > 1 else None):
+        with naming(f"prompt {one.id}" if named else None):
             llm.encode(one.text, chat=not flags.no_chat)
     outputs = []
     for number, one in enumerate(many, start=1):
-        label = f"{number}/{len(many)} {one.id}: " if len(many) > 1 else ""
+        label = f"{number}/{len(many)} {one.id}: " if named else ""
         try:
             for chunk in llm.stream(one.text, params, chat=not flags.no_chat):
                 if show_text:
@@ -81,5 +81,5 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool) -> list[Genera
             ) from error
         finally:
             printer.end()
-        notes.print(label + summary(outputs[-1]), style="dim", markup=False)
+        notes.say(label + summary(outputs[-1]))
     return outputs

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from outrider.errors import UsageError
 
+_EXAMPLE = '{"prompt": "..."}'
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -28,40 +30,60 @@ def read_prompts(name: str) -> list[Prompt]:
     Raises:
         UsageError: The file cannot be read, or a line is not what is asked for; the message names the line.
     """
-    prompts = [
-        _parse(line, f"{name} line {number}", number)
-        for number, line in enumerate(read_text(name).split("\n"), start=1)
-        if line.strip()
-    ]
+    prompts: list[Prompt] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(read_text(name).split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{_shown(name)} line {number}"
+        prompt = _parse(line, where, number)
+        first = lines.setdefault(prompt.id, number)
+        if first != number:
+            raise UsageError(f"{where} has the id {prompt.id!r}, and so has line {first}; give each an id of its own")
+        prompts.append(prompt)
     if not prompts:
-        raise UsageError(f'{name} holds no prompts; give one JSON object a line: {{"prompt": "..."}}')
+        raise UsageError(f"{_shown(name)} holds no prompts; give one JSON object a line: {_EXAMPLE}")
     return prompts
 
 
 def read_text(name: str) -> str:
-    """Return the whole text of a file, or of standard input for ``-``.
+    """Return the whole text of a file, or of standard input for ``-``; without a byte order mark.
 
     Raises:
         UsageError: It cannot be read, or is not UTF-8.
     """
+    if name == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed; pipe the text into it, or give it as an argument")
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror or error}; check the path") from error
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{_shown(name)} line {line} is not UTF-8 (byte {error.object[error.start]:#04x}); save it as UTF-8"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{_shown(name)} cannot be read: {reason}; check the path") from error
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == "-" else name
 
 
 def _parse(line: str, where: str, number: int) -> Prompt:
     try:
         fields = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:  # ValueError: broken syntax, or a number of thousands of digits
+        problem = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UsageError(f"{where} is not JSON: {problem.split(';')[0]}; write {_EXAMPLE}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("prompt"), str):
-        raise UsageError(f'{where} has no text in the field "prompt"; write {{"prompt": "..."}}')
+        raise UsageError(f'{where} has no text in the field "prompt"; write {_EXAMPLE}')
     for name in ("id", "family"):
-        if not isinstance(fields.get(name), str | int | None):
-            raise UsageError(f'{where} has {fields[name]!r} for "{name}"; it must be text or missing')
-    family = fields.get("family")
-    return Prompt(fields["prompt"], str(fields.get("id", number)), None if family is None else str(family))
+        value = fields.get(name)
+        if not isinstance(value, str | int | None) or isinstance(value, bool):
+            raise UsageError(
+                f'{where} has {json.dumps(value)[:80]} for "{name}"; it must be text, a whole number or null'
+            )
+    own_id, family = fields.get("id"), fields.get("family")
+    return Prompt(fields["prompt"], str(number if own_id is None else own_id), None if family is None else str(family))

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from rich.console import Console
 
+from outrider.cli.text import harmless, one_line
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Origin
 
 _GREEN, _PLAIN = "\x1b[32m", "\x1b[39m"
 
-# A model may have been made to say things that a terminal would obey.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
+class Notes(Console):
+    """What is said on stderr beside the answer."""
 
-def harmless(text: str) -> str:
-    """Return a model's text with U+FFFD for every control character but tab and newline."""
-    return _CONTROLS.sub("\ufffd", text)
+    def __init__(self) -> None:
+        super().__init__(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """Write one line."""
+        self.print(one_line(text), style="dim", markup=False)
+
+    def on_broken_pipe(self) -> None:
+        """Leave the exit status to those who know it, where Console would exit with 1."""
+        raise BrokenPipeError
 
 
 class AnswerPrinter:

@@ -149,7 +149,7 @@ _BIAS = _Range(-100, 100, "from -100 to 100")
 _TOP = _Range(0, 20, "from 0 to 20", is_whole=True)
 _RANGES = {
     "temperature": _Range(0, 100, "from 0 (greedy) to 100"),
-    "top_k": _Range(1, math.inf, "at least 1, or None to keep every token", is_whole=True),
+    "top_k": _Range(1, math.inf, "at least 1; the default keeps every token", is_whole=True),
     "top_p": _Range(0, 1, "above 0 and at most 1", is_open=True),
     "min_p": _Range(0, 1, "from 0 to 1"),
     "typical_p": _Range(0, 1, "above 0 and at most 1", is_open=True),
