@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 
 from outrider.backends.native import NativeBackend, WeightFormat
-from outrider.models.download import cache_directory
 from outrider.models.open import open_model
 from outrider.models.resolve import resolve
 
 
 def locate(reference: str) -> Path:
     """Return where a model lies: a catalog name, a path or ``hf:owner/repo/file``; downloaded if need be."""
-    return resolve(reference, cache_directory(os.environ))
+    return resolve(reference, os.environ)
 
 
 def load_backend(path: Path, weights: WeightFormat, *, max_length: int, threads: int) -> NativeBackend:

@@ -9,10 +9,14 @@ from outrider.models import resolve as module
 from outrider.models.resolve import resolve
 
 
+def cache(directory):
+    return {"OUTRIDER_CACHE": str(directory)}
+
+
 def test_a_path_is_itself(tmp_path):
     (tmp_path / "m.gguf").touch()
-    assert resolve(str(tmp_path / "m.gguf"), tmp_path) == tmp_path / "m.gguf"
-    assert resolve(str(tmp_path), tmp_path) == tmp_path
+    assert resolve(str(tmp_path / "m.gguf"), cache(tmp_path)) == tmp_path / "m.gguf"
+    assert resolve(str(tmp_path), cache(tmp_path)) == tmp_path
 
 
 def test_a_catalog_name_is_pulled_even_beside_a_file_of_that_name(tmp_path, monkeypatch):
@@ -20,33 +24,33 @@ def test_a_catalog_name_is_pulled_even_beside_a_file_of_that_name(tmp_path, monk
     monkeypatch.setattr(module, "pull", lambda model, cache, **_: pulled.append((model.name, cache)) or cache)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "smollm2-135m").mkdir()
-    resolve("smollm2-135m", tmp_path)
+    resolve("smollm2-135m", cache(tmp_path))
     assert pulled == [("smollm2-135m", tmp_path)]
-    assert resolve("./smollm2-135m", tmp_path).samefile(tmp_path / "smollm2-135m")
+    assert resolve("./smollm2-135m", cache(tmp_path)).samefile(tmp_path / "smollm2-135m")
     assert len(pulled) == 1
 
 
 def test_nothing_is_pulled_if_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "pull", None)
     with pytest.raises(ModelFileError, match="is not here; outrider models pull smollm2-135m fetches it"):
-        resolve("smollm2-135m", tmp_path, fetch=False)
+        resolve("smollm2-135m", cache(tmp_path), fetch=False)
 
 
 def test_a_hub_reference_goes_to_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(module.hub, "locate", lambda reference, fetch: tmp_path / reference[3:])
-    assert resolve("hf:a/b@c/d.gguf", tmp_path) == tmp_path / "a/b@c/d.gguf"
+    assert resolve("hf:a/b@c/d.gguf", cache(tmp_path)) == tmp_path / "a/b@c/d.gguf"
 
 
 @pytest.mark.parametrize("reference", ["missing.gguf", "some/where", "~/no/such.gguf"])
 def test_a_missing_path_is_named(tmp_path, reference):
     with pytest.raises(ModelFileError, match=f"there is no file {reference}"):
-        resolve(reference, tmp_path)
+        resolve(reference, cache(tmp_path))
 
 
 def test_an_unknown_name_brings_near_ones(tmp_path):
     for name in ("smollm-135m", "smolm", "SmolLM2-135M"):
         with pytest.raises(UsageError, match=rf"unknown model '{name}'; did you mean smollm2-135m\?") as caught:
-            resolve(name, tmp_path)
+            resolve(name, cache(tmp_path))
     assert "qwen2.5-coder-1.5b" in str(caught.value)
     with pytest.raises(UsageError, match=r"unknown model 'xyz'; The catalog has"):
-        resolve("xyz", tmp_path)
+        resolve("xyz", cache(tmp_path))

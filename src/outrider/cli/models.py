@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from outrider.cli.text import write_line
+from outrider.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
     from outrider.models.catalog import CatalogModel
@@ -31,22 +34,26 @@ def list_models(*, as_json: _AsJson = False) -> None:
     for entry in entries:
         texts = (entry["name"], entry["summary"], entry["license"])
         cells = [text.ljust(width) for text, width in zip(texts, widths, strict=True)]
-        where = entry["path"] or "not here yet"
-        sys.stdout.write("  ".join([*cells, f"{_size(entry['num_bytes']):>7}", where]) + "\n")
+        where = entry["path"] or entry.get("problem", "not here yet")
+        write_line("  ".join([*cells, f"{_size(entry['num_bytes']):>7}", where]))
 
 
 @app.command("pull")
 def pull_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
     """Fetch a model, unless it is here already, and print where it lies."""
-    from rich.console import Console
-
     from outrider.cli.progress import resolve_with_progress
+    from outrider.cli.terminal import Notes
 
-    path = resolve_with_progress(reference, Console(stderr=True))
+    if not reference:
+        raise UsageError("REF is empty; name a model of outrider models list, or hf:owner/repo[/file]")
+    notes = Notes()
+    path = resolve_with_progress(reference, notes)
+    if path == Path(reference).expanduser():
+        notes.say(f"{reference} is a path already; there is nothing to fetch")
     if as_json:
         _print_json({"reference": reference, "path": str(path)})
     else:
-        sys.stdout.write(f"{path}\n")
+        write_line(str(path))
 
 
 @app.command("show")
@@ -61,21 +68,24 @@ def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
         return
     width = max(map(len, known))
     for name, value in known.items():
-        sys.stdout.write(f"{name:{width}}  {_shown(value)}\n")
+        write_line(f"{name:{width}}  {_shown(value)}")
 
 
 def _describe(reference: str) -> dict[str, Any]:
-    from outrider.models.download import cache_directory
     from outrider.models.open import open_model
     from outrider.models.resolve import resolve
 
-    return open_model(resolve(reference, cache_directory(os.environ), fetch=False)).describe()
+    return open_model(resolve(reference, os.environ, fetch=False)).describe()
 
 
 def _entry(model: CatalogModel) -> dict[str, Any]:
     from outrider.models.download import cache_directory, cached_path
 
-    path = cached_path(model, cache_directory(os.environ))
+    problem = {}
+    try:
+        path = cached_path(model, cache_directory(os.environ))
+    except ModelFileError as error:
+        path, problem = None, {"problem": str(error)}
     return {
         "name": model.name,
         "summary": model.summary,
@@ -83,6 +93,7 @@ def _entry(model: CatalogModel) -> dict[str, Any]:
         "num_bytes": model.num_bytes,
         "sha256": model.sha256,
         "path": None if path is None else str(path),
+        **problem,
     }
 
 
@@ -101,4 +112,4 @@ def _size(num_bytes: int) -> str:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
+    write_line(json.dumps(document))

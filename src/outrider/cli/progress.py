@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from outrider.models.download import cache_directory
+from outrider.cli.terminal import Notes
 from outrider.models.resolve import resolve
 
 
-def resolve_with_progress(reference: str, console: Console) -> Path:
+def resolve_with_progress(reference: str, console: Notes) -> Path:
     """Return where a model lies, with a progress bar if it has to be downloaded first."""
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     bar = Progress(TextColumn("fetching {task.description}"), *columns, console=console)
@@ -25,17 +24,17 @@ def resolve_with_progress(reference: str, console: Console) -> Path:
         bar.update(task, completed=done, total=total)
 
     def tell(path: Path) -> None:
-        console.print(f"another process is fetching {reference}; waiting for it ({path})", markup=False, soft_wrap=True)
+        console.say(f"another process is fetching {reference}; waiting for it ({path})")
 
     try:
-        return resolve(reference, cache_directory(os.environ), progress=show, waiting=tell)
+        return resolve(reference, os.environ, progress=show, waiting=tell)
     finally:
         if bar.live.is_started:  # stopping a bar that never moved would print an empty line
             bar.stop()
 
 
 @contextmanager
-def loading(console: Console) -> Iterator[Callable[[str], Path]]:
+def loading(console: Notes) -> Iterator[Callable[[str], Path]]:
     """Show that models are being loaded, on a terminal; yield what finds the models by name meanwhile."""
     if not console.is_terminal:
         yield lambda reference: resolve_with_progress(reference, console)

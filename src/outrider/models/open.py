@@ -18,7 +18,12 @@ def open_model(path: Path) -> ModelFiles:
     Raises:
         ModelFileError: It is missing, damaged or of a kind that is not supported.
     """
-    if path.is_dir():
+    try:
+        is_directory = path.is_dir()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path} cannot be read: {reason}; check the path and its permissions") from error
+    if is_directory:
         return open_directory(path)
     if path.suffix in _PICKLE_SUFFIXES:
         raise ModelFileError(f"{path} is a pickle, which can run code when read; give a .gguf file or safetensors")

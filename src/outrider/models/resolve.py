@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 from outrider.errors import ModelFileError, UsageError
 from outrider.models import hub
 from outrider.models.catalog import CATALOG
-from outrider.models.download import Progress, cached_path, pull
+from outrider.models.download import Progress, cache_directory, cached_path, pull
 
 
 def resolve(
     reference: str,
-    cache: Path,
+    environment: Mapping[str, str],
     *,
     fetch: bool = True,
     progress: Progress | None = None,
@@ -25,26 +25,35 @@ def resolve(
     Args:
         reference: A catalog name, ``hf:owner/repo[@revision][/file.gguf]``, or a path. A catalog name comes before a
             path of that name: write ``./name`` for the path.
-        cache: Where catalog models are kept; see :func:`~outrider.models.download.cache_directory`.
+        environment: Says where catalog models are kept; see :func:`~outrider.models.download.cache_directory`.
         fetch: Whether to download; without, nobody is asked for anything.
         progress: Told of bytes while a catalog model is downloaded.
         waiting: See :func:`~outrider.models.download.pull`.
 
     Raises:
         UsageError: The reference is none of the three.
-        ModelFileError: The path does not exist, or the model is not here and was not to be downloaded.
+        ModelFileError: The path does not exist or may not be looked at, or the model is not here and was not to be
+            downloaded.
         DownloadError: The model cannot be had.
     """
     if reference.startswith("hf:"):
         return hub.locate(reference, fetch=fetch)
     if reference in CATALOG:
-        model = CATALOG[reference]
+        model, cache = CATALOG[reference], cache_directory(environment)
         found = pull(model, cache, progress=progress, waiting=waiting) if fetch else cached_path(model, cache)
         if found is None:
             raise ModelFileError(f"{reference} is not here; outrider models pull {reference} fetches it")
         return found
-    path = Path(reference).expanduser()
-    if path.exists():
+    path = Path(reference)
+    try:
+        path = path.expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~ of nobody; ValueError: no path at all
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{reference} cannot be read: {reason}; check the path and its permissions") from error
+    else:
         return path
     if "/" in reference or path.suffix:
         raise ModelFileError(f"there is no file {reference}; check the path, or give one of {', '.join(CATALOG)}")
