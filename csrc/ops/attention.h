@@ -56,7 +56,8 @@ void key_products(const Query* queries, Block block, int64_t head_dim, int64_t p
     for (int w = 0; w < Wide; ++w) store(scores[i] + position + w * kLanes, sums[i][w]);
 }
 
-// Turns a query's scores into exponentials relative to the largest so far, and brings its sums to the same base.
+// Turns a query's scores into exponentials relative to the largest so far, and brings its sums to the same base. What
+// positions beyond its sight add to the total, e^-87, vanishes beside the 1 of the largest.
 void exponentiate(const Query& query, int64_t head_dim, float* scores) {
   for (int64_t j = query.visible; j < kBlockPositions; ++j) scores[j] = -kInfinity;
   const Vec largest_by_lane = max(max(load(scores), load(scores + 16)), max(load(scores + 32), load(scores + 48)));
@@ -66,7 +67,6 @@ void exponentiate(const Query& query, int64_t head_dim, float* scores) {
   *query.largest = largest;
 
   for (int j = 0; j < kBlockPositions; j += kLanes) store(scores + j, exp(sub(load(scores + j), splat(largest))));
-  for (int64_t j = query.visible; j < kBlockPositions; ++j) scores[j] = 0.0f;
   const Vec added = add(add(load(scores), load(scores + 16)), add(load(scores + 32), load(scores + 48)));
   if (largest == before) {  // the factor would be exactly one
     store(query.total, add(load(query.total), added));

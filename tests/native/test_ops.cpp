@@ -49,7 +49,7 @@ struct Scene {
 
   Scene(int64_t head_dim, int64_t group, int64_t rows, int64_t length, std::mt19937& rng)
       : head_dim(head_dim), group(group), rows(rows), length(length),
-        keys(random_floats(length * head_dim + 16, 1, rng)), values(random_floats(length * head_dim + 16, 1, rng)),
+        keys(random_floats(length * head_dim, 1, rng)), values(random_floats(length * head_dim, 1, rng)),
         queries(random_floats(rows * group * head_dim, 1, rng)) {
     const int64_t block = block_elements(head_dim);
     for (int64_t c = 0; c <= (length - 1) / kChunkPositions; ++c)
@@ -147,6 +147,20 @@ void test_attention_is_close_to_exact() {
     }
 }
 
+void test_attention_does_not_see_later_rows() {
+  std::mt19937 rng(5);
+  Scene scene(32, 3, 4, 70, rng);
+  const Floats before = scene.attend(ops_for(Isa::kPortable));
+  const Floats infinite(32, kInf);
+  ops_for(Isa::kPortable).write_cache(infinite.data(), infinite.data(), 32,
+                                      scene.chunks[0].data() + block_elements(32), 69 - kBlockPositions);  // the last row's
+  for (const Isa isa : available_isas()) {
+    const Floats after = scene.attend(ops_for(isa));
+    for (size_t i = 0; i < 3 * 3 * 32; ++i) check(same(after[i], before[i]), "value ", i, " of an earlier row changed");
+    for (size_t i = 3 * 3 * 32; i < after.size(); ++i) check(!std::isfinite(after[i]), "value ", i, " is finite");
+  }
+}
+
 void test_silu_is_close_to_exact() {
   const Ops& ops = ops_for(Isa::kPortable);
   for (float x = -80; x < 100; x += 0.37f) {
@@ -154,6 +168,18 @@ void test_silu_is_close_to_exact() {
     ops.silu_mul(gate.data(), up.data(), 16, out.data());
     const double exact = x / (1 + std::exp(-static_cast<double>(x)));
     check(std::abs(out[0] - exact) <= 4e-7 * std::abs(exact), "silu(", x, ") is ", out[0], " for ", exact);
+  }
+}
+
+void test_cache_takes_nothing_beyond_a_head() {
+  for (const Isa isa : available_isas()) {
+    Floats head(32, 2.0f);
+    std::fill(head.begin() + 18, head.end(), kNaN);  // the next head, which another thread may be writing
+    std::vector<uint16_t> block(static_cast<size_t>(block_elements(18)), 1);
+    ops_for(isa).write_cache(head.data(), head.data(), 18, block.data(), 3);
+    const auto found = block.begin() + 18 * kBlockPositions + 3 * 32;
+    for (int64_t d = 0; d < 32; ++d)
+      check(found[d] == float_to_f16(d < 18 ? 2.0f : 0.0f), isa_name(isa), " stores ", f16_to_float(found[d]), " at ", d);
   }
 }
 

@@ -27,7 +27,9 @@ void test_halves_round_to_even();
 void test_row_functions_agree();
 void test_attention_agrees();
 void test_attention_is_close_to_exact();
+void test_attention_does_not_see_later_rows();
 void test_silu_is_close_to_exact();
+void test_cache_takes_nothing_beyond_a_head();
 void test_cache_rounds_to_nearest_half();
 
 void test_pool_calls_every_thread();
