@@ -22,24 +22,25 @@ AlignedBuffer make_buffer(int64_t rows, int64_t per_row, size_t element) {
 
 }  // namespace
 
-Activations::Activations(int64_t max_rows, int64_t max_in) : buffers_(nullptr) {
+Activations::Activations(int64_t max_rows, int64_t max_in) {
   if (max_rows < 1 || max_in < 1 || max_in > (int64_t{1} << 40)) {
     throw std::invalid_argument("activations of " + std::to_string(max_rows) + " rows of " + std::to_string(max_in) +
                                 " are not possible; both must be positive");
   }
   const int64_t stride = padded(max_in);
   const int64_t groups = stride / kGroup;
-  buffers_ = new Buffers{.max_rows = max_rows,
-                         .max_stride = stride,
-                         .floats = make_buffer(max_rows, stride, sizeof(float)),
-                         .codes = make_buffer(max_rows, stride, 1),
-                         .scales = make_buffer(max_rows, groups, sizeof(float)),
-                         .scaled_sums = make_buffer(max_rows, groups, sizeof(float)),
-                         .neg_sums = make_buffer(max_rows, groups, sizeof(int32_t)),
-                         .neg_half_sums = make_buffer(max_rows, 2 * groups, sizeof(int32_t))};
+  buffers_ = std::make_unique<Buffers>(
+      Buffers{.max_rows = max_rows,
+              .max_stride = stride,
+              .floats = make_buffer(max_rows, stride, sizeof(float)),
+              .codes = make_buffer(max_rows, stride, 1),
+              .scales = make_buffer(max_rows, groups, sizeof(float)),
+              .scaled_sums = make_buffer(max_rows, groups, sizeof(float)),
+              .neg_sums = make_buffer(max_rows, groups, sizeof(int32_t)),
+              .neg_half_sums = make_buffer(max_rows, 2 * groups, sizeof(int32_t))});
 }
 
-Activations::~Activations() { delete buffers_; }
+Activations::~Activations() = default;
 
 float* Activations::floats() { return buffers_->floats.as<float>(); }
 int64_t Activations::stride() const { return buffers_->stride; }

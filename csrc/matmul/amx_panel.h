@@ -19,20 +19,20 @@ struct Signed : V {
 // The buffers between vector and tile registers for one group; two of them alternate, so that one group's tiles
 // multiply while the previous group's sums are scaled.
 struct alignas(64) TileBuffers {
-  uint8_t quads[kQuads][kLine];
-  int32_t sums[2][16][kColumns];
+  uint8_t quads[kQuads * kLine];
+  int32_t sums[2][16 * kColumns];
 };
 
 template <class V, class Tiles, WeightType T, int R, int kSlot>
 OUTRIDER_INLINE void multiply_group(Tiles& tiles, const Group<V, T>& group, const RowBlock& x, int64_t index,
                                     TileBuffers& buffers) {
   constexpr int kParts = Group<V, T>::kHalves ? 2 : 1;
-  for (int q = 0; q < kQuads; ++q) V::store_u8(buffers.quads[q], group.quads[q]);
+  for (int q = 0; q < kQuads; ++q) V::store_u8(buffers.quads + q * kLine, group.quads[q]);
 #pragma GCC unroll 2
   for (int part = 0; part < kParts; ++part) {
     tiles.template zero<kSlot>();
     tiles.template load<2 + kSlot>(x.codes + index * kGroup + part * 16, x.stride);
-    tiles.template load<4 + kSlot>(buffers.quads[part * 4], kLine);
+    tiles.template load<4 + kSlot>(buffers.quads + part * 4 * kLine, kLine);
     tiles.template dot<kSlot, 2 + kSlot, 4 + kSlot>();
     tiles.template store<kSlot>(buffers.sums[part], kLine);
   }
@@ -43,8 +43,8 @@ OUTRIDER_INLINE void accumulate_group(const Group<V, T>& group, const TileBuffer
                                       int64_t index, typename V::F32 (&acc)[R]) {
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    typename V::I32 dot = V::load_i32(buffers.sums[0][r]);
-    if constexpr (Group<V, T>::kHalves) dot = group.combine(dot, V::load_i32(buffers.sums[1][r]));
+    typename V::I32 dot = V::load_i32(buffers.sums[0] + r * kColumns);
+    if constexpr (Group<V, T>::kHalves) dot = group.combine(dot, V::load_i32(buffers.sums[1] + r * kColumns));
     acc[r] = group.accumulate(acc[r], dot, x.scales + (index * R + r), x.scaled_sums + (index * R + r));
   }
 }

@@ -62,5 +62,6 @@ extern const KernelSet kAvx2Kernels;
 extern const KernelSet kAvxVnniKernels;
 extern const KernelSet kAvx512Kernels;
 extern const KernelSet kAmxKernels;
+extern const KernelSet kNeonKernels;
 
 }  // namespace outrider

@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace outrider {
@@ -20,16 +22,25 @@ constexpr int64_t kRunBytes = 256 << 10;
 // Below this many rows vectors are as quick as tiles, whose sums take a way through memory.
 [[maybe_unused]] constexpr int64_t kMinTileRows = 4;
 
+// Two extensions are no sets of their own, since they only are a faster way to the same results: AVX-VNNI under AVX2,
+// and on ARM processors NEON's dot product under the portable code.
 #if defined(__x86_64__)
-// Not a set of its own: a faster way to the same AVX2 results. CPUID.(7,1):EAX bit 4.
-bool has_avxvnni() {
-  static const bool has = [] {
+const KernelSet& avx2_kernels() {
+  static const bool has_vnni = [] {
     unsigned a = 0, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
   }();
-  return has;
+  return has_vnni ? kAvxVnniKernels : kAvx2Kernels;
 }
 #endif
+
+const KernelSet& portable_kernels() {
+#if defined(__aarch64__)
+  static const bool has_dot_product = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  if (has_dot_product) return kNeonKernels;
+#endif
+  return kPortableKernels;
+}
 
 int64_t num_panels(const PackedMatrix& w) { return (w.num_out + kColumns - 1) / kColumns; }
 int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_bytes(w.num_in); }
@@ -56,9 +67,9 @@ void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activation
 
 const KernelSet& kernel_set(Isa isa, int64_t num_rows) {
   switch (isa) {
-    case Isa::kPortable: return kPortableKernels;
+    case Isa::kPortable: return portable_kernels();
 #if defined(__x86_64__)
-    case Isa::kAvx2: return has_avxvnni() ? kAvxVnniKernels : kAvx2Kernels;
+    case Isa::kAvx2: return avx2_kernels();
     case Isa::kAvx512Vnni: return kAvx512Kernels;
     case Isa::kAmx: return num_rows < kMinTileRows ? kAvx512Kernels : kAmxKernels;
 #endif

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "aligned.h"
@@ -52,7 +53,7 @@ class Activations {
   ~Activations();
 
  private:
-  Buffers* buffers_;
+  std::unique_ptr<Buffers> buffers_;
 };
 
 struct MatmulJob {
