@@ -6,6 +6,9 @@ A law is a row of log probabilities, or of logits: who compares normalises.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.llama_cpp import LlamaCpp
 from outrider.backends.base import Backend, Rows
 
 Laws = NDArray[np.float32]
+_LLAMA_CPP_LAWS = Path(__file__).with_name("peers") / "llama_cpp_laws.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,23 @@ def cached(folder: Path, name: str, passage: Passage, compute: Callable[[Passage
     return kept
 
 
-def llama_cpp_laws(server: LlamaCpp, passage: Passage, vocab_size: int) -> Laws:
-    """Return llama.cpp's ``[num_laws, vocab_size]``, one decoding step each, through its own softmax.
+def llama_cpp_laws(native: Path, model: Path, passage: Passage) -> Laws:
+    """Return llama.cpp's logits, ``[num_laws, vocab_size]``, one decoding step each.
 
-    The passage is fed to it token by token on the cached prefix, which is what it does when it decodes.
+    Args:
+        native: The folder of the build for this machine, as setup.py makes it.
+        model: A GGUF file.
+        passage: What is fed to it, token by token behind the first.
     """
-    laws = np.full((passage.num_laws, vocab_size), np.nan, np.float32)
-    for row in range(passage.num_laws):
-        prefix = passage.token_ids[: passage.first + row + 1]
-        answer = server.ask(prefix, 1, n_probs=vocab_size, cache_prompt=True)
-        top = answer["completion_probabilities"][0]["top_logprobs"]
-        laws[row, [entry["id"] for entry in top]] = [entry["logprob"] for entry in top]
-    if np.isnan(laws).any():
-        raise RuntimeError(f"llama.cpp gave fewer than {vocab_size} log probabilities")
-    return laws
+    task = {"model": str(model), "token_ids": passage.token_ids, "first": passage.first}
+    run = subprocess.run(
+        [native / "bin/python", "-I", _LLAMA_CPP_LAWS],  # isolated: our peers/llama_cpp.py has the bindings' name
+        input=json.dumps(task).encode(),
+        env={**os.environ, "LLAMA_CPP_LIB_PATH": str((native / "bin").absolute())},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return np.frombuffer(run.stdout, np.float32).reshape(passage.num_laws, -1)
 
 
 def backend_laws(backend: Backend, passage: Passage) -> Laws:

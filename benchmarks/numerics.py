@@ -17,9 +17,9 @@ from typing import get_args
 import numpy as np
 
 from benchmarks.divergence import Comparison, compare, join, paired_difference
-from benchmarks.laws import Laws, Passage, backend_laws, cached, llama_cpp_laws
+from benchmarks.laws import Passage, backend_laws, cached, llama_cpp_laws
 from benchmarks.models import load_backend, locate
-from benchmarks.peers.llama_cpp import Build, LlamaCpp, Settings, installed
+from benchmarks.peers.llama_cpp import NATIVE, installed
 from benchmarks.provenance import add_output_arguments, hand_in
 from benchmarks.reference import Reference
 from benchmarks.texts import PROMPTS, family_texts, read_prompts
@@ -53,7 +53,10 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
     del reference  # 4 bytes a weight
 
     peer = installed(arguments.peers)[-1]
-    engines = {peer.name: llama_cpp(peer, path, folder, passages, laws)}
+    name = hashlib.sha256(peer.version.encode()).hexdigest()[:16]
+    theirs = partial(llama_cpp_laws, arguments.peers / NATIVE, path)
+    parts = [compare(true, cached(folder, name, p, theirs)) for true, p in zip(laws, passages, strict=True)]
+    engines = {peer.name: join(parts)}
     for weights in arguments.weights:
         backend = load_backend(path, weights, max_length=1024, threads=arguments.threads)
         parts = [compare(true, backend_laws(backend, p)) for true, p in zip(laws, passages, strict=True)]
@@ -76,18 +79,6 @@ def read_passages(path: Path, prompts: Path, positions: int) -> list[Passage]:
         token_ids = tokenizer.encode(text, add_special=False)[: _CONTEXT + positions]
         passages.append(Passage(family, tuple(token_ids), _CONTEXT))
     return passages
-
-
-def llama_cpp(build: Build, path: Path, folder: Path, passages: list[Passage], laws: list[Laws]) -> Comparison:
-    """Return how llama.cpp compares, one decoding step after another."""
-    name = hashlib.sha256(build.version.encode()).hexdigest()[:16]
-    # One thread: llama.cpp's results do not depend on how many there are, and one does not suffer from neighbours.
-    with LlamaCpp(build, Settings(str(path), threads=1)) as server:
-        parts = [
-            compare(true, cached(folder, name, passage, partial(llama_cpp_laws, server, vocab_size=true.shape[1])))
-            for true, passage in zip(laws, passages, strict=True)
-        ]
-    return join(parts)
 
 
 def differences(engines: dict[str, Comparison]) -> dict[str, object]:

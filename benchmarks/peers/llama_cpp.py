@@ -20,6 +20,7 @@ from typing import Any
 
 # util-linux: the child ends when we do, however that goes.
 _TIED_TO_US = ("setpriv", "--pdeathsig", "TERM", "--")
+WHEEL, NATIVE = "llama_cpp", "llama_cpp_native"
 _WHEEL_SERVER = Path(__file__).with_name("llama_cpp_server.py")
 
 
@@ -56,7 +57,7 @@ def installed(peers: Path) -> list[Build]:
     Raises:
         FileNotFoundError: There is none.
     """
-    python, server = peers / "llama_cpp/bin/python", peers / "llama_cpp_native/bin/llama-server"
+    python, server = peers / WHEEL / "bin/python", peers / NATIVE / "bin/llama-server"
     builds = []
     if python.exists():
         launch = [str(python), str(_WHEEL_SERVER)]

@@ -3,8 +3,8 @@
     python -m benchmarks.peers.setup
 
 * llama_cpp: an environment with the xllamacpp wheel, what most people would install. It is compiled for AVX2.
-* llama_cpp_native: llama-server from the llama.cpp sources in llama-cpp-python's source distribution, compiled for this
-  machine with every instruction set it has. Takes some ten minutes on two cores.
+* llama_cpp_native: llama-server and the library, from the llama.cpp sources in llama-cpp-python's source distribution,
+  compiled for this machine with every instruction set it has, and that package's bindings. Ten minutes on two cores.
 
 What is there already is not made again.
 """
@@ -19,13 +19,16 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from benchmarks.peers.llama_cpp import NATIVE, WHEEL
+
 PEERS = Path(".peers")
-WHEEL = "xllamacpp==2026.10.11549"
-SOURCES = "llama-cpp-python==0.3.36"
+WHEEL_PACKAGE = "xllamacpp==2026.10.11549"
+SOURCE_PACKAGE = "llama-cpp-python==0.3.36"
 _CMAKE_OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
     "GGML_NATIVE": "ON",
-    "BUILD_SHARED_LIBS": "OFF",
+    "BUILD_SHARED_LIBS": "ON",
+    "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",  # the program finds its libraries beside it, wherever they are moved
     "LLAMA_BUILD_APP": "OFF",
     "LLAMA_BUILD_EXAMPLES": "OFF",
     "LLAMA_BUILD_TESTS": "OFF",
@@ -37,15 +40,17 @@ _CMAKE_OPTIONS = {
 
 def make_wheel(folder: Path) -> None:
     """Make an environment with the wheel, or complete one."""
-    _environment(folder, WHEEL)
+    _environment(folder, WHEEL_PACKAGE)
 
 
 def make_native(folder: Path) -> None:
-    """Compile llama-server; of all that is needed for it, only the program stays."""
+    """Make an environment with llama-server, its libraries and their bindings; the sources do not stay."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         tools = _environment(work / "tools", "cmake", "ninja")
-        _run(tools / "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python", "-d", work, SOURCES)
+        _run(
+            tools / "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python", "-d", work, SOURCE_PACKAGE
+        )
         with tarfile.open(next(work.glob("*.tar.gz"))) as archive:
             archive.extractall(work, filter="data")
         source = next(work.glob("*/vendor/llama.cpp"))
@@ -53,8 +58,10 @@ def make_native(folder: Path) -> None:
         make = f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"
         _run(tools / "cmake", "-S", source, "-B", work / "build", "-G", "Ninja", make, *options)
         _run(tools / "cmake", "--build", work / "build", "--target", "llama-server", "-j", os.cpu_count() or 1)
-        (folder / "bin").mkdir(parents=True)
-        shutil.copy2(work / "build/bin/llama-server", folder / "bin/llama-server")
+        _environment(folder, "numpy", "typing-extensions", "diskcache", "jinja2")
+        shutil.copytree(source.parents[1] / "llama_cpp", next(folder.glob("lib/python*/site-packages")) / "llama_cpp")
+        for file in (work / "build/bin").iterdir():
+            shutil.copy2(file, folder / "bin", follow_symlinks=False)
 
 
 def _environment(folder: Path, *packages: str) -> Path:
@@ -69,9 +76,9 @@ def _run(*words: object) -> None:
 
 
 def main() -> None:
-    make_wheel(PEERS / "llama_cpp")
-    if not (PEERS / "llama_cpp_native").exists():
-        make_native(PEERS / "llama_cpp_native")
+    make_wheel(PEERS / WHEEL)
+    if not (PEERS / NATIVE / "bin/llama-server").exists():
+        make_native(PEERS / NATIVE)
 
 
 if __name__ == "__main__":
