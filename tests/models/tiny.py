@@ -130,7 +130,7 @@ def write_gguf(
     written: dict[str, NDArray[np.uint8]] = {}
     for name, values in gguf_weights(model).items():
         kind = GGMLQuantizationType[weight_type if values.ndim == 2 else "F32"]
-        data = _random_blocks(values.shape, kind.name, rng) if kind.name in _K_BLOCKS else gguf.quantize(values, kind)
+        data = quantised(values, kind, rng)
         writer.add_tensor(name, data, raw_dtype=kind)
         written[name] = data.reshape(-1).view(np.uint8)
     writer.write_header_to_file()
@@ -168,6 +168,11 @@ def _permuted(values: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """Put the two halves of each head's rows side by side, pair by pair."""
     half = values.shape[0] // heads // 2
     return values.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(values.shape)
+
+
+def quantised(values: NDArray[np.float32], kind: GGMLQuantizationType, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return rows of a type's blocks: those of the values or, for the K types, random ones."""
+    return _random_blocks(values.shape, kind.name, rng) if kind.name in _K_BLOCKS else gguf.quantize(values, kind)
 
 
 def _random_blocks(shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> NDArray[np.uint8]:

@@ -7,7 +7,9 @@ from inspect import signature
 
 import numpy as np
 import torch
+from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
+from tiny import quantised
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from outrider.backends.native import NativeBackend, WeightFormat
@@ -100,7 +102,11 @@ def build_reference(shape: Shape) -> PreTrainedModel:
 
 
 def tensors_of(model: PreTrainedModel, shape: Shape, weight_type: str = "F32") -> list[TensorSource]:
-    """Return the model's tensors; the embedding and the matrices are of ``weight_type``, vectors float32."""
+    """Return the model's tensors; the embedding and the matrices are of ``weight_type``, vectors float32.
+
+    The codes of K types are random. ``"Q4_K_M"`` mixes Q4_K and Q6_K as model files of that name do.
+    """
+    rng = np.random.default_rng(shape.seed)
     tensors = []
     for name, parameter in model.state_dict().items():
         role, layer = _role_of(name)
@@ -109,7 +115,11 @@ def tensors_of(model: PreTrainedModel, shape: Shape, weight_type: str = "F32") -
         permuted = shape.interleaved and role.split("_bias")[0] in ("attn_q", "attn_k")
         weight = _interleave_rows(parameter, shape.head_dim) if permuted else parameter
         kind = weight_type if weight.ndim == 2 else "F32"
-        data = _bytes(weight, kind)
+        if kind == "Q4_K_M":
+            kind = "Q6_K" if role in ("attn_v", "ffn_down") else "Q4_K"
+        data = (
+            quantised(weight.contiguous().float().numpy(), GGMLQuantizationType[kind], rng).reshape(-1).view(np.uint8)
+        )
         tensors.append(TensorSource(role=role, layer=layer, type=kind, shape=tuple(weight.shape), data=data))
     return tensors
 
@@ -158,10 +168,3 @@ def _interleave_rows(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     """Move element ``i`` of a head's first half to ``2 i`` and of its second half to ``2 i + 1``, as GGUF has llama."""
     heads = weight.reshape(-1, 2, head_dim // 2, *weight.shape[1:])
     return heads.transpose(1, 2).reshape(weight.shape)
-
-
-def _bytes(weight: torch.Tensor, kind: str) -> NDArray[np.uint8]:
-    if kind == "BF16":
-        return np.frombuffer(weight.to(torch.bfloat16).contiguous().view(torch.uint16).numpy().tobytes(), np.uint8)
-    dtype = np.float16 if kind == "F16" else np.float32
-    return np.frombuffer(weight.contiguous().numpy().astype(dtype).tobytes(), np.uint8)
