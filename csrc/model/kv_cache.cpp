@@ -20,7 +20,8 @@ KvCache::KvCache(const ModelConfig& config, int64_t max_length)
       head_elements_(kBlocksPerChunk * block_elements(config.head_dim)),
       chunk_elements_(config.num_layers * num_kv_heads_ * head_elements_),
       max_length_(max_length) {
-  check_range("max_length", max_length, 1, config.context_length, "a sequence can be no longer than the model's context");
+  check_range("max_length", max_length, 1, config.context_length,
+              "a sequence can be no longer than the model's context");
 }
 
 int64_t KvCache::offset(int64_t layer, int64_t kv_head) const {

@@ -65,7 +65,8 @@ std::string in_brackets(const std::vector<int64_t>& shape) {
 // Sizes are at most 2^22 by 2^20 (config.cpp), and a value takes at most 4 bytes, so no product overflows.
 void check_shape(const Tensor& tensor, const std::vector<int64_t>& shape) {
   if (tensor.shape != shape)
-    reject(tensor, "has shape " + in_brackets(tensor.shape) + ", the model's description asks for " + in_brackets(shape));
+    reject(tensor, "has shape " + in_brackets(tensor.shape) + ", the model's description asks for " +
+                       in_brackets(shape));
   const int64_t bytes = row_bytes(tensor.type, shape.back()) * (shape.size() == 2 ? shape[0] : 1);
   if (tensor.data.size() != static_cast<size_t>(bytes))
     reject(tensor, "has " + std::to_string(tensor.data.size()) + " bytes, its shape and type ask for " +
@@ -144,7 +145,8 @@ std::vector<uint8_t> Weights::reordered(const Tensor& tensor, int64_t item_bytes
     int64_t source = in_head;
     if (in_head < half) source = 2 * in_head;
     else if (in_head < 2 * half) source = 2 * (in_head - half) + 1;
-    std::memcpy(bytes.data() + i * item_bytes, tensor.data.data() + (head * head_dim + source) * item_bytes, item_bytes);
+    const uint8_t* item = tensor.data.data() + (head * head_dim + source) * item_bytes;
+    std::memcpy(bytes.data() + i * item_bytes, item, item_bytes);
   }
   return bytes;
 }

@@ -28,7 +28,7 @@ struct Query {
   int64_t visible;  // positions of the block that it sees, 1..64
 };
 
-// A block of the cache, and the one that is fetched from memory meanwhile (the same one when there is nothing to fetch).
+// A block of the cache, and the one that is fetched from memory meanwhile: the same when there is nothing to fetch.
 struct Block {
   const uint16_t* data;
   const uint16_t* next;
