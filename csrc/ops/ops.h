@@ -46,7 +46,7 @@ struct Ops {
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* y);
   // Rotates x[i] with x[i + half] for i < half by the given angles, then multiplies all n values (not padded) by scale.
   void (*rotate)(float* x, const float* cos, const float* sin, int64_t half, int64_t n, float scale);
-  // Puts one head's key and value (padded) at a slot of a block.
+  // Puts one head's key and value (not padded) at a slot of a block, the value with zeros behind it.
   void (*write_cache)(const float* k, const float* v, int64_t head_dim, uint16_t* block, int64_t slot);
   void (*attend)(const AttentionTask& task, float* scratch);
   // The lowest index of the largest of n values (not padded); -1 when any is NaN.

@@ -7,8 +7,6 @@
 namespace outrider {
 namespace {
 
-inline int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-
 float rms_scale(const float* x, int64_t n, float eps) {
   Vec squares = splat(0.0f);
   for (int64_t i = 0; i < n; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
@@ -43,14 +41,21 @@ void rotate(float* x, const float* cos, const float* sin, int64_t half, int64_t 
   for (int64_t i = 2 * half; i < n; ++i) x[i] *= scale;
 }
 
+// The first lanes from memory, zeros in the others: what lies beyond a head belongs to another thread, or to nobody.
+inline Vec load_some(const float* p, int64_t count) {
+  if (count >= kLanes) return load(p);
+  float lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
+  return load(lanes);
+}
+
 void write_cache(const float* k, const float* v, int64_t head_dim, uint16_t* block, int64_t slot) {
-  const int64_t end = round_up(head_dim);
-  uint16_t* values = block + head_dim * kBlockPositions + slot * end;
-  for (int64_t d = 0; d < end; d += kLanes) {
+  uint16_t* values = block + head_dim * kBlockPositions + slot * padded(head_dim);
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
     uint16_t keys[kLanes];
-    store_f16(keys, load(k + d));
+    store_f16(keys, load_some(k + d, head_dim - d));
     for (int64_t i = 0; i < kLanes && d + i < head_dim; ++i) block[(d + i) * kBlockPositions + slot] = keys[i];
-    store_f16(values + d, load(v + d));
+    store_f16(values + d, load_some(v + d, head_dim - d));
   }
 }
 
