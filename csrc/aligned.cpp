@@ -1,6 +1,7 @@
 #include "aligned.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <new>
 #include <utility>
@@ -30,7 +31,7 @@ AlignedBuffer::AlignedBuffer(size_t bytes) : bytes_(bytes) {
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
   data_ = start + before;
   if (before != 0) munmap(start, before);
-  const size_t page = 4096;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t kept = (bytes + page - 1) / page * page;
   if (kept < bytes + kHugePage - before) munmap(data_ + kept, bytes + kHugePage - before - kept);
   madvise(data_, bytes, MADV_HUGEPAGE);  // only a wish: small pages work as well, a little slower
