@@ -134,7 +134,7 @@ void Executor::multiply(std::span<const MatmulJob> jobs, const Activations& x, i
 }
 
 // Every thread adds and squares whole rows, which takes less time than meeting again, but keeps only its own columns.
-void Executor::add_and_norm(std::span<const int64_t> rows, Matrix& x, Matrix& delta, Matrix& sum,
+void Executor::add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta, Matrix& sum,
                             const std::vector<float>& weight, bool quantise, int thread) {
   const Span columns = columns_of(normed_, thread);
   const int64_t begin = columns.begin, count = std::min(columns.end, x.stride) - begin;

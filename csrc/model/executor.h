@@ -42,9 +42,9 @@ class Executor {
  private:
   // [kMaxRows, stride] each; strides are multiples of 16 and what lies beyond a row's values is zero.
   struct Matrix {
-    explicit Matrix(int64_t width) : stride(padded(width)), buffer((kMaxRows * stride + kPadding) * sizeof(float)) {}
+    explicit Matrix(int64_t width) : stride(padded(width)), buffer(kMaxRows * stride * sizeof(float)) {}
     float* row(int64_t r) { return buffer.as<float>() + r * stride; }
-    static constexpr int64_t kPadding = 16;  // the last head of the last row may be read as if padded
+    const float* row(int64_t r) const { return buffer.as<float>() + r * stride; }
     int64_t stride;
     AlignedBuffer buffer;
   };
@@ -64,7 +64,7 @@ class Executor {
   // Every function below is one thread's share; `thread` says whose.
   void embed(std::span<const Row> rows, int thread);
   // sum = the given rows of x + delta; normed = norm(sum) * weight, quantised if asked for.
-  void add_and_norm(std::span<const int64_t> rows, Matrix& x, Matrix& delta, Matrix& sum,
+  void add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta, Matrix& sum,
                     const std::vector<float>& weight, bool quantise, int thread);
   void keys_and_values(std::span<const Row> rows, int64_t layer, int thread);
   void rotate_and_store(std::span<const Row> rows, int64_t layer, int thread);
