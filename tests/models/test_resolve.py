@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from outrider.errors import ModelFileError, UsageError
 from outrider.models import resolve as module
+from outrider.models.open import open_model
 from outrider.models.resolve import resolve
 
 
@@ -54,3 +57,44 @@ def test_an_unknown_name_brings_near_ones(tmp_path):
     assert "qwen2.5-coder-1.5b" in str(caught.value)
     with pytest.raises(UsageError, match=r"unknown model 'xyz'; The catalog has"):
         resolve("xyz", cache(tmp_path))
+
+
+def test_an_empty_reference_is_not_this_directory(tmp_path):
+    with pytest.raises(UsageError, match="is empty; give one of"):
+        resolve("", cache(tmp_path))
+
+
+def test_a_path_that_may_not_be_looked_at_is_named(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    for reference in ("private/m.gguf", "private"):
+        with pytest.raises(ModelFileError, match=f"{reference} cannot be read: Permission denied; check the path and"):
+            resolve(reference, cache(tmp_path))
+    with pytest.raises(ModelFileError, match=r"m\.gguf cannot be read: Permission denied"):
+        open_model(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("reference", ["a\0b", "a\0b/c.gguf", "\ud800.gguf"])
+def test_what_cannot_be_a_path_is_refused(tmp_path, reference):
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        resolve(reference, cache(tmp_path))
+    with pytest.raises(ModelFileError):
+        open_model(Path(reference))
+
+
+def test_without_a_home_paths_do_and_the_cache_is_asked_for(tmp_path, monkeypatch):
+    def homeless(path):
+        if str(path).startswith("~"):
+            raise RuntimeError("Could not determine home directory.")
+        return path
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert resolve(str(tmp_path), {}) == tmp_path
+    with pytest.raises(UsageError, match=r"there is no home directory for ~/.cache/outrider; set OUTRIDER_CACHE"):
+        resolve("smollm2-135m", {})
+    with pytest.raises(UsageError, match="there is no home directory for ~nosuch/c; set OUTRIDER_CACHE"):
+        resolve("smollm2-135m", {"OUTRIDER_CACHE": "~nosuch/c"})
+    with pytest.raises(ModelFileError, match=r"there is no home directory for ~nosuch/m\.gguf; write the path out"):
+        resolve("~nosuch/m.gguf", {})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outrider.cli.text import write_line
-from outrider.errors import ModelFileError, UsageError
+from outrider.errors import ModelFileError
 
 if TYPE_CHECKING:
     from outrider.models.catalog import CatalogModel
@@ -44,8 +44,6 @@ def pull_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
     from outrider.cli.progress import resolve_with_progress
     from outrider.cli.terminal import Notes
 
-    if not reference:
-        raise UsageError("REF is empty; name a model of outrider models list, or hf:owner/repo[/file]")
     notes = Notes()
     path = resolve_with_progress(reference, notes)
     if path == Path(reference).expanduser():

@@ -29,6 +29,7 @@ def map_file(path: Path) -> NDArray[np.uint8]:
             raise ModelFileError(f"{path} is empty; fetch it again")
         with path.open("rb") as file:
             view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}; check the path") from error
+    except (OSError, ValueError) as error:  # ValueError: no path at all
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path} cannot be read: {reason}; check the path") from error
     return np.frombuffer(view, np.uint8)

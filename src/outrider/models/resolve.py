@@ -31,11 +31,15 @@ def resolve(
         waiting: See :func:`~outrider.models.download.pull`.
 
     Raises:
-        UsageError: The reference is none of the three.
+        UsageError: The reference is none of the three, or the cache has no place.
         ModelFileError: The path does not exist or may not be looked at, or the model is not here and was not to be
             downloaded.
         DownloadError: The model cannot be had.
     """
+    if not reference:
+        raise UsageError(
+            f"the reference to a model is empty; give one of {', '.join(CATALOG)}, a path or hf:owner/repo"
+        )
     if reference.startswith("hf:"):
         return hub.locate(reference, fetch=fetch)
     if reference in CATALOG:
@@ -50,7 +54,9 @@ def resolve(
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~ of nobody; ValueError: no path at all
+    except RuntimeError as error:
+        raise ModelFileError(f"there is no home directory for {reference}; write the path out") from error
+    except (OSError, ValueError) as error:  # ValueError: no path at all
         reason = getattr(error, "strerror", None) or error
         raise ModelFileError(f"{reference} cannot be read: {reason}; check the path and its permissions") from error
     else:
