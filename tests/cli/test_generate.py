@@ -105,6 +105,16 @@ def test_many_prompts_give_one_document(outrider, models, tmp_path):
     assert results[0]["token_ids"] == alone["token_ids"]
 
 
+def test_a_byte_order_mark_and_null_for_an_id_are_nothing(outrider, models, tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"id": null, "family": null, "prompt": "one"}')
+    args = ("generate", "--prompts", file, "--target", models["target"], "--max-tokens", 3, "--json")
+    status, out, err = outrider(*args)
+    [result] = document((status, out, err))["results"]
+    assert (result["id"], result["family"]) == ("1", None)
+    assert err.startswith("1/1 1: 3 tokens")
+
+
 def refusal(outcome):
     status, out, err = outcome
     assert status == 2
@@ -119,7 +129,14 @@ def refusal(outcome):
     [
         (("hi", "--temperature", "-1"), "temperature is -1.0; it must be"),
         (("hi", "--temperature", "nan"), "temperature is nan"),
-        (("hi", "--temperature", "warm"), "--temperature"),
+        (("hi", "--temperature", "warm"), "'--temperature': 'warm' is not a number"),
+        (("hi", "--max-tokens", "1.5"), "'--max-tokens': '1.5' is not a whole number"),
+        (("hi", "--max-tokens", ""), "'--max-tokens': '' is not a whole number"),
+        (("hi", "--seed", "1e3"), "'--seed': '1e3' is not a whole number"),
+        (("hi", "--stop", "a\udcff"), "--stop holds the lone surrogate U+DCFF at position 1"),
+        (("hi", "--draft", ""), "--draft is empty"),
+        (("hi", "--draft", "no/such.gguf"), "draft: there is no file no/such.gguf"),
+        (("hi", "--target", ""), "--target is empty"),
         (("hi", "--max-tokens", "0"), "--max-tokens is 0; it must be"),
         (("hi", "--max-tokens", "-5"), "--max-tokens is -5; it must be"),
         (("hi", "--top-p", "0"), "--top-p is 0.0; it must be"),
@@ -141,11 +158,11 @@ def refusal(outcome):
         (("hi", "--prompts", "x.jsonl"), "give either a PROMPT or --prompts FILE"),
         (("--prompts", "no_such_file.jsonl"), "no_such_file.jsonl cannot be read"),
         (("x " * 300,), "and the context holds 256"),
-        (("\udcff",), "surrogate"),
+        (("hi \udcff",), "the prompt holds the lone surrogate U+DCFF at position 3"),
     ],
 )  # fmt: skip
 def test_bad_usage_is_refused_in_one_line(outrider, models, args, message):
-    assert message in refusal(outrider("generate", *args, "--target", models["target"]))
+    assert message in refusal(outrider("generate", "--target", models["target"], *args))
 
 
 def test_a_target_is_needed_and_must_exist(outrider, models, tmp_path):
@@ -170,8 +187,17 @@ def test_a_draft_with_another_vocabulary_is_refused(outrider, models):
         (b'{"text": "hi"}', 'line 1 has no text in the field "prompt"'),
         (b'["hi"]', 'line 1 has no text in the field "prompt"'),
         (b'{"prompt": 5}', 'line 1 has no text in the field "prompt"'),
-        (b'{"prompt": "hi", "id": [1]}', 'has [1] for "id"'),
-        (b'{"prompt": "\xff"}', "is not UTF-8"),
+        (b'{"prompt": "hi", "id": [1]}', 'line 1 has [1] for "id"; it must be text, a whole number or null'),
+        (b'{"prompt": "hi", "id": true}', 'has true for "id"'),
+        (b'{"prompt": "hi", "family": 1.5}', 'has 1.5 for "family"'),
+        (b'{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}', "line 2 has the id 'x', and so has line 1"),
+        (b'{"prompt": "a", "id": 2}\n{"prompt": "b"}', "line 2 has the id '2', and so has line 1"),
+        (b'{"prompt": "hi"}\n{"prompt": "\xff"}', "line 2 is not UTF-8 (byte 0xff); save it as UTF-8"),
+        ('{"prompt": "hi"}'.encode("utf-16"), "line 1 is not UTF-8 (byte 0xff); save it as UTF-8"),
+        (b'{"prompt": hi}', 'line 1 is not JSON: Expecting value at column 12; write {"prompt": "..."}'),
+        pytest.param(b'{"prompt": "hi", "id": ' + b"9" * 5000 + b"}", "line 1", id="a number of 5000 digits"),
+        (b'{"id": "only", "prompt": ""}', "prompt only: the prompt is empty"),
+        (b'{"id": "a\\u001b[2J", "prompt": ""}', "prompt a\ufffd[2J: the prompt is empty"),
         pytest.param(b"[" * 100_000, "line 1 is not JSON", id="deeply nested"),
         (b'{"id": "a", "prompt": "fine"}\n{"id": "b", "prompt": ""}', "prompt b: the prompt is empty"),
     ],

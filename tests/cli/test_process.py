@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -103,3 +104,48 @@ def test_every_error_of_clicks_is_bad_usage():
     assert {base.__name__ for base in typer.BadParameter.__mro__ if issubclass(base, app._BadUsage)} == {
         *("BadParameter", "UsageError", "ClickException"),
     }
+
+
+def closing(models, redirection, *args):
+    """Run a command with a standard stream that is closed or full; return its status, stdout and stderr."""
+    command = [*OUTRIDER, *args, "--target", models["target"], "--max-tokens", "3"]
+    line = f"exec {shlex.join(command)} {redirection}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_streams_that_are_closed_or_full_are_said_where_there_is_somewhere_to_say_it(models):
+    assert closing(models, ">&-", "generate", "hi") == (
+        2,
+        "",
+        "outrider: standard output is closed; send it to a file, or to /dev/null\n",
+    )
+    assert closing(models, ">&- 2>&-", "generate", "hi") == (2, "", "")
+    assert closing(models, "2>&-", "generate", "hi", "--draft", "no/such.gguf") == (2, "", "")
+    assert closing(models, "2>/dev/full", "generate", "hi", "--draft", "no/such.gguf") == (2, "", "")
+    status, out, err = closing(models, "2>/dev/full", "generate", "hi")
+    assert (status, out != "", err) == (2, True, "")
+    status, out, err = closing(models, "2>&-", "generate", "hi")
+    assert (status, out != "", err) == (0, True, "")
+    for flags in (("generate", "-"), ("generate", "--prompts", "-")):
+        status, out, err = closing(models, "<&-", *flags)
+        assert (status, out) == (2, "")
+        assert err.startswith("outrider: standard input is closed; ")
+        assert err.count("\n") == 1
+
+
+def test_a_reader_of_the_account_that_goes_away_ends_it_with_141(models):
+    read, write = os.pipe()
+    os.close(read)
+    args = [*OUTRIDER, "generate", "hi", "--target", models["target"], "--max-tokens", "3"]
+    done = subprocess.run(args, stdout=subprocess.PIPE, stderr=write, check=False)
+    os.close(write)
+    assert done.returncode == 141
+
+
+def test_an_interrupt_while_starting_is_quiet(tmp_path):
+    (tmp_path / "typer.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    process = start("models", "list", env=environment)
+    assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == 130

@@ -1,11 +1,13 @@
 """How answers look: colour for what the draft got right, on a terminal only; and the model gives no orders."""
 
 import io
+import sys
 
 import pytest
 from rich.console import Console
 
-from outrider.cli.terminal import AnswerPrinter, summary
+from outrider.cli import text
+from outrider.cli.terminal import AnswerPrinter, Notes, summary
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Origin, Speculation, Timing, Usage
 from outrider.metrics import SpeculationCounters
 
@@ -73,3 +75,21 @@ def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed(
     assert off == "1 token, the first after 0.50 s | speculation off: no draft was given"
     idle = summary(output(Speculation(active=True, reason="why", drafter="ngram")))
     assert idle.endswith("| speculation on: why; it proposed none")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_whatever_is_said_beside_the_answer_is_one_harmless_line(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    Notes().say("1/2 a\x1b[2J\nb\x9b31m: [red]5 tokens[/red]")
+    assert sys.stderr.getvalue() == "1/2 a\ufffd[2J b\ufffd31m: [red]5 tokens[/red]\n"
+
+
+@pytest.mark.parametrize(("file", "shown"), [(Terminal, "/x\ufffd[2J\n"), (io.StringIO, "/x\x1b[2J\n")])
+def test_paths_are_harmless_on_a_terminal_and_exact_elsewhere(monkeypatch, file, shown):
+    monkeypatch.setattr(sys, "stdout", file())
+    text.write_line("/x\x1b[2J")
+    assert sys.stdout.getvalue() == shown
