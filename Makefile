@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 PROMPT ?= Write a Python function that merges two sorted lists, with type hints and a docstring.
 
-.PHONY: install demo check fix test bench peers clean
+.PHONY: install demo check fix test bench peers clean sanitize
 
 install: $(VENV)/.installed
 
@@ -54,3 +54,10 @@ peers: $(VENV)/.tools
 
 clean:
 	rm -rf $(VENV) .peers build dist
+
+# The kernels' own tests, watched for reads out of bounds, undefined behaviour and leaks.
+sanitize: $(VENV)/.tools
+	$(BIN)/cmake -S tests/native -B build/sanitized -DCMAKE_BUILD_TYPE=Debug \
+	  -DCMAKE_CXX_FLAGS='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+	$(BIN)/cmake --build build/sanitized -j2
+	set -e; for test in $$(build/sanitized/kernel_tests list); do echo $$test; build/sanitized/kernel_tests $$test; done
