@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import cast
 
+from outrider import _core
 from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
@@ -25,7 +26,6 @@ from outrider.models.fields import shown
 from outrider.sampling import SamplingParams, TokenLogprobs, Vocabulary, compile_params
 
 MAX_SPECULATIVE_TOKENS = 64
-MAX_THREADS = 256  # of the core's pool
 
 
 class LLM:
@@ -74,7 +74,7 @@ class LLM:
             limit = MAX_SPECULATIVE_TOKENS
             _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
         if threads is not None:
-            _check("threads", threads, 1, MAX_THREADS, "the default is one for each physical core")
+            _check("threads", threads, 1, _core.MAX_THREADS, "the default is one for each physical core")
         if ctx_size is not None:
             _check("ctx_size", ctx_size, 2, None, "the most tokens of prompt and answer together")
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
