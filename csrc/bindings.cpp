@@ -13,7 +13,6 @@
 
 #include "formats/gguf_bindings.h"
 #include "model/model.h"
-#include "ops/ops.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,7 +21,6 @@ namespace outrider {
 namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // Shares an object of Python's with threads that do not hold its lock.
 std::shared_ptr<const void> keep_alive(Bytes bytes) {
@@ -70,16 +68,6 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> forward(Model& model, std::vector<int
                           [](void* p) noexcept { delete static_cast<Owner*>(p); });
   const size_t shape[] = {static_cast<size_t>(logits.num_rows), static_cast<size_t>(model.config().vocab_size)};
   return nb::ndarray<nb::numpy, float, nb::ndim<2>>(values, 2, shape, owner);
-}
-
-std::vector<int64_t> argmax(const FloatRows& logits, const std::string& isa) {
-  const Ops& ops = ops_for(choose_isa(isa));
-  std::vector<int64_t> ids(logits.shape(0));
-  if (logits.shape(1) == 0) throw std::invalid_argument("rows of logits are empty; there is no largest of none");
-  const nb::gil_scoped_release no_gil;
-  for (size_t r = 0; r < ids.size(); ++r)
-    ids[r] = ops.argmax(logits.data() + r * logits.shape(1), static_cast<int64_t>(logits.shape(1)));
-  return ids;
 }
 
 std::vector<std::string> isa_names() {
@@ -134,7 +122,6 @@ NB_MODULE(_core, m) {
 
   m.attr("MAX_THREADS") = kMaxThreads;
   m.def("available_isas", &isa_names);
-  m.def("argmax", &argmax, "logits"_a, "isa"_a = "");
   bind_gguf(m);
 }
 

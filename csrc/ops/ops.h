@@ -49,8 +49,6 @@ struct Ops {
   // Puts one head's key and value (not padded) at a slot of a block, the value with zeros behind it.
   void (*write_cache)(const float* k, const float* v, int64_t head_dim, uint16_t* block, int64_t slot);
   void (*attend)(const AttentionTask& task, float* scratch);
-  // The lowest index of the largest of n values (not padded); -1 when any is NaN.
-  int64_t (*argmax)(const float* x, int64_t n);
 };
 
 const Ops& ops_for(Isa isa);

@@ -59,34 +59,5 @@ void write_cache(const float* k, const float* v, int64_t head_dim, uint16_t* blo
   }
 }
 
-int64_t argmax(const float* x, int64_t n) {
-  constexpr int64_t kStride = 1024;  // the largest value is found per stride, its index only in the stride that wins
-  float best = -kInfinity;
-  int64_t best_begin = 0;
-  for (int64_t begin = 0; begin < n; begin += kStride) {
-    const int64_t end = begin + kStride < n ? begin + kStride : n;
-    Vec largest = splat(-kInfinity);
-    bool nan = false;
-    int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      nan |= any_nan(load(x + i));
-      largest = max(largest, load(x + i));
-    }
-    float value = max_of_lanes(largest);
-    for (; i < end; ++i) {
-      nan |= x[i] != x[i];
-      value = x[i] > value ? x[i] : value;
-    }
-    if (nan) return -1;
-    if (value > best) {
-      best = value;
-      best_begin = begin;
-    }
-  }
-  int64_t i = best_begin;
-  while (x[i] != best) ++i;
-  return i;
-}
-
 }  // namespace
 }  // namespace outrider

@@ -37,7 +37,6 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline float max_of_lanes(Vec a) { return _mm512_reduce_max_ps(a.v); }
-inline bool any_nan(Vec a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q) != 0; }
 // 2^n for the integers n left in the low bits of a float by adding 1.5 * 2^23.
 inline Vec exp2_of_low_bits(Vec a) {
   const __m512i bits = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);
@@ -74,10 +73,6 @@ inline float max_of_lanes(Vec a) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-inline bool any_nan(Vec a) {
-  const __m256 nan = _mm256_or_ps(_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q));
-  return _mm256_movemask_ps(nan) != 0;
 }
 inline __m256 exp2_of_low_bits(__m256 a) {
   const __m256i bits = _mm256_slli_epi32(_mm256_castps_si256(a), 23);
@@ -146,11 +141,6 @@ inline float max_of_lanes(Vec a) {
   for (int half = 8; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
   return v[0];
-}
-inline bool any_nan(Vec a) {
-  bool nan = false;
-  for (int i = 0; i < kLanes; ++i) nan |= a.q[i / 4][i % 4] != a.q[i / 4][i % 4];
-  return nan;
 }
 inline Vec exp2_of_low_bits(Vec a) {
   return each_quad([&](int i) { return Quad((QuadBits(a.q[i]) << 23) + 0x3f800000u); });

@@ -95,9 +95,6 @@ class Model:
 def available_isas() -> list[str]:
     """Return the instruction sets that this build and this machine have, the best last."""
 
-def argmax(logits: Logits, isa: str = "") -> list[int]:
-    """Return for each row of ``[n, vocab_size]`` the lowest index of its largest value; -1 where a value is NaN."""
-
 def parse_gguf(
     file: NDArray[np.uint8],
 ) -> tuple[dict[str, _MetadataValue], list[tuple[str, str, tuple[int, ...], int, int]]]:

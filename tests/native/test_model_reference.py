@@ -102,19 +102,3 @@ def test_partial_rotation() -> None:
         for config, given in ((whole, tensors), (partial, moved))
     ]
     np.testing.assert_allclose(logits[0], logits[1], atol=2e-2)
-
-
-def test_argmax_takes_the_lowest_id_and_refuses_nan() -> None:
-    rng = np.random.default_rng(3)
-    for isa in _core.available_isas():
-        for width in (1, 15, 16, 1024, 1025, 5000):
-            logits = rng.integers(-9, 9, (7, width)).astype(np.float32)  # many ties
-            logits[3] = -np.inf
-            assert _core.argmax(logits, isa) == logits.argmax(axis=1).tolist()
-            logits[5, rng.integers(width)] = np.nan
-            assert _core.argmax(logits, isa)[5] == -1
-
-
-def test_argmax_of_infinity() -> None:
-    logits = np.array([[0.0, np.inf, np.inf], [-np.inf, -np.inf, -1e38]], np.float32)
-    assert _core.argmax(logits) == [1, 2]

@@ -135,11 +135,6 @@ class NativeBackend:
                 [rows.num_logits for rows in batch],
             )
 
-    def argmax(self, logits: Logits) -> list[int]:
-        """Return for each row the lowest id of its largest logit; -1 where a logit is NaN."""
-        with _errors_as(UsageError):
-            return _core.argmax(logits, self._model.isa)
-
 
 @contextmanager
 def _errors_as(kind: type[OutriderError]) -> Iterator[None]:
