@@ -41,7 +41,6 @@ def main() -> None:
     parser.add_argument("--draft")
     parser.add_argument("--draft-lengths", type=int, nargs="+", default=[4, 6, 8])
     parser.add_argument("--ngram", action="store_true", help="n-gram drafts take part, too")
-    parser.add_argument("--peer-draft-length", type=int, default=3, help="llama.cpp's; 3 is its default")
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--families", nargs="+", help="by default all of the file")
     parser.add_argument("--per-family", type=int, default=2)
@@ -81,11 +80,8 @@ def load_peers(stack: ExitStack, build: Build, arguments: argparse.Namespace, ou
     path = str(locate(arguments.target))
     settings = {build.name: Settings(path, arguments.threads, CONTEXT)}
     if arguments.draft is not None:
-        length = arguments.peer_draft_length
         draft = str(locate(arguments.draft))
-        settings[f"{build.name} draft {length}"] = Settings(
-            path, arguments.threads, CONTEXT, draft=draft, draft_max=length
-        )
+        settings[f"{build.name} draft"] = Settings(path, arguments.threads, CONTEXT, draft=draft)
     return [Peer(name, stack.enter_context(LlamaCpp(build, one)), ours.llm) for name, one in settings.items()]
 
 

@@ -28,6 +28,9 @@ _WHEEL_SERVER = Path(__file__).with_name("llama_cpp_server.py")
 class Settings:
     """What may be set of llama.cpp; everything else keeps llama.cpp's default.
 
+    The draft's settings are the best of those tried with the Qwen2.5-Coder pair on code: up to 2, 3, 4 or 8 tokens, and
+    a limit of 0, 0.5 or 0.75. Flash attention makes no difference there.
+
     Attributes:
         draft_max: The most tokens drafted in a round.
         draft_p_min: Drafting stops at a token that the draft model finds less likely than this.
@@ -38,8 +41,8 @@ class Settings:
     context: int = 4096
     flash_attention: bool = True
     draft: str | None = None
-    draft_max: int = 3
-    draft_p_min: float = 0.0
+    draft_max: int = 8
+    draft_p_min: float = 0.75
 
 
 @dataclass(frozen=True, slots=True)
