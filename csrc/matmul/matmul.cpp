@@ -65,7 +65,7 @@ void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activation
 
 }  // namespace
 
-const KernelSet& kernel_set(Isa isa, int64_t num_rows) {
+const KernelSet& kernel_set(Isa isa, [[maybe_unused]] int64_t num_rows) {
   switch (isa) {
     case Isa::kPortable: return portable_kernels();
 #if defined(__x86_64__)
