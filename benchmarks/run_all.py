@@ -2,7 +2,7 @@
 
     python -m benchmarks.run_all [NAME ...]
 
-About an hour and a half on two cores, and only worth it on a machine that does nothing else meanwhile.
+Most of an hour on two cores, and only worth it on a machine that does nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import subprocess
 import sys
 
 TARGET, DRAFT, SMALL = "qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"
-HUMANEVAL = ["--families", "humaneval", "--per-family", "41", "--rounds", "1"]
+HUMANEVAL = ["--families", "humaneval", "--per-family", "10", "--rounds", "1"]
+BRIEF = ["--per-family", "1", "--rounds", "2"]
 
 # Name of the result: the benchmark and its arguments.
 RUNS: dict[str, list[str]] = {
-    "verification-pass-1.5b": ["verification_pass", "--model", TARGET, "--context", "256", "4096"],
+    "verification-pass-1.5b": ["verification_pass", "--model", TARGET, "--context", "256", "4096", "--repeats", "9"],
     "verification-pass-0.5b": ["verification_pass", "--model", DRAFT],
-    "decoding-1.5b": ["decoding", "--target", TARGET],
-    "decoding-0.5b": ["decoding", "--target", DRAFT],
-    "decoding-smollm2": ["decoding", "--target", SMALL],
+    "decoding-1.5b": ["decoding", "--target", TARGET, *BRIEF],
+    "decoding-0.5b": ["decoding", "--target", DRAFT, *BRIEF],
+    "decoding-smollm2": ["decoding", "--target", SMALL, *BRIEF],
     "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
-    "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", "--per-family", "4"],
+    "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],
