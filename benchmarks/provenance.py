@@ -30,7 +30,7 @@ class Provenance:
         cpu_flags: The instruction sets that matter here; without ``amx_int8`` there is no AMX.
         git_commit: Of the code measured; ``-dirty`` behind it says that the code was changed.
         load_average: Of the minute before; well above the number of threads, timings are only indicative.
-        argv: The command as it was given.
+        argv: The command as it was given, but for the place of the interpreter.
     """
 
     date: str
@@ -60,7 +60,7 @@ def provenance(date: datetime) -> Provenance:
         python=platform.python_version(),
         packages={name: version(name) for name in _PACKAGES},
         git_commit=_git_commit(),
-        argv=tuple(sys.orig_argv),
+        argv=("python", *sys.orig_argv[1:]),
     )
 
 
