@@ -24,7 +24,7 @@ RUNS: dict[str, list[str]] = {
     "decoding-smollm2": ["decoding", "--target", SMALL, *BRIEF],
     "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
     "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
-    "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "64"],
+    "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],
     "numerics-smollm2": ["numerics", "--model", SMALL],
