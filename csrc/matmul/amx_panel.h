@@ -20,7 +20,7 @@ struct Signed : V {
 // multiply while the previous group's sums are scaled.
 struct alignas(64) TileBuffers {
   uint8_t quads[kQuads * kLine];
-  int32_t sums[2][16 * kColumns];
+  int32_t sums[2][16 * kLanes];
 };
 
 template <class V, class Tiles, WeightType T, int R, int kSlot>
@@ -43,8 +43,8 @@ OUTRIDER_INLINE void accumulate_group(const Group<V, T>& group, const TileBuffer
                                       int64_t index, typename V::F32 (&acc)[R]) {
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    typename V::I32 dot = V::load_i32(buffers.sums[0] + r * kColumns);
-    if constexpr (Group<V, T>::kHalves) dot = group.combine(dot, V::load_i32(buffers.sums[1] + r * kColumns));
+    typename V::I32 dot = V::load_i32(buffers.sums[0] + r * kLanes);
+    if constexpr (Group<V, T>::kHalves) dot = group.combine(dot, V::load_i32(buffers.sums[1] + r * kLanes));
     acc[r] = group.accumulate(acc[r], dot, x.scales + (index * R + r), x.scaled_sums + (index * R + r));
   }
 }
@@ -60,7 +60,7 @@ void amx_panel(Tiles& tiles, const PanelCall& call, const RowBlock& x) {
   const uint8_t* block = call.weights;
   for (int64_t first = 0; first < x.stride / kGroup; first += kLayout.groups(), block += kLayout.block_bytes()) {
     for (int g = 0; g < kLayout.groups(); g += 2) {
-      prefetch_ahead<2 * kGroupBytes>(block + g * kGroupBytes);
+      prefetch<2 * kGroupBytes>(block + g * kGroupBytes + kPrefetchBytes);
       const Group<V, T> even(block, g);
       multiply_group<V, Tiles, T, R, 0>(tiles, even, x, first + g, buffers[0]);
       const Group<V, T> odd(block, g + 1);
@@ -80,7 +80,7 @@ void amx_panels(const PanelCall& call, const RowBlock& x) {
     Tiles tiles;
     tiles.configure(x.rows, Group<Signed<V>, T>::kHalves ? 16 : kGroup);
     with_row_count<16>(x.rows, [&]<int R>() {
-      for_panels<1>(call, [&](const PanelCall& panel) { amx_panel<Signed<V>, Tiles, T, R>(tiles, panel, x); });
+      for_panels<T>(call, [&](const PanelCall& panel) { amx_panel<Signed<V>, Tiles, T, R>(tiles, panel, x); });
     });
   }
 }

@@ -1,4 +1,5 @@
-// How weights lie in memory: panels of 16 output columns, each panel one run of blocks in ascending k.
+// How weights lie in memory: panels of output columns, 16 or, of floating formats, 32; each panel is one run of blocks in
+// ascending k.
 //
 // A block of a quantised format is a header (the scales of all its groups) and then, group of 32 by group, the codes.
 // Codes come in quads, four consecutive k of 16 columns = 64 byte-sized lanes, which is what one 4-way int8 dot
@@ -12,7 +13,7 @@
 //   Q4_1 Q5_1        the same, then min f16 [2][16]
 //   Q4_K Q5_K        d f16 [16], dmin f16 [16], scales u8 [8][16], mins u8 [8][16]
 //   Q6_K             d f32 [16], scales s8 [16][16]
-// Floating formats have no header: k by k, the 16 columns.
+// Floating formats have no header: k by k, the 32 columns.
 // Missing columns and inputs are zero, in codes and scales alike.
 #pragma once
 
@@ -22,7 +23,8 @@
 
 namespace outrider {
 
-constexpr int kColumns = 16;
+constexpr int kLanes = 16;  // columns of a panel of quantised weights
+constexpr int kFloatColumns = 2 * kLanes;
 constexpr int kGroup = 32;
 constexpr int kQuads = kGroup / 4;
 constexpr int kLine = 64;
@@ -37,13 +39,15 @@ struct Layout {
 
   constexpr bool quantised() const { return low_bits != 0; }
   constexpr bool has_min() const { return offset_bits == 0; }
+  constexpr int columns() const { return quantised() ? kLanes : kFloatColumns; }
   constexpr int groups() const { return block_k / kGroup; }
-  constexpr int low_bytes() const { return kColumns * kGroup * low_bits / 8; }
-  constexpr int group_bytes() const { return kColumns * kGroup * (low_bits + high_bits) / 8; }
+  constexpr int low_bytes() const { return kLanes * kGroup * low_bits / 8; }
+  constexpr int group_bytes() const { return kLanes * kGroup * (low_bits + high_bits) / 8; }
   constexpr int block_bytes() const {
-    return quantised() ? header_bytes + groups() * group_bytes() : kColumns * element_bytes;
+    return quantised() ? header_bytes + groups() * group_bytes() : columns() * element_bytes;
   }
   constexpr int64_t blocks(int64_t num_in) const { return (num_in + block_k - 1) / block_k; }
+  constexpr int64_t panels(int64_t num_out) const { return (num_out + columns() - 1) / columns(); }
   constexpr int64_t panel_bytes(int64_t num_in) const { return blocks(num_in) * block_bytes(); }
 };
 

@@ -42,18 +42,19 @@ const KernelSet& portable_kernels() {
   return kPortableKernels;
 }
 
-int64_t num_panels(const PackedMatrix& w) { return (w.num_out + kColumns - 1) / kColumns; }
+int64_t num_panels(const PackedMatrix& w) { return kLayouts[w.format].panels(w.num_out); }
 int64_t panel_bytes(const PackedMatrix& w) { return kLayouts[w.format].panel_bytes(w.num_in); }
 
 // Panels first..last of one job, for all rows.
 void run_panels(const KernelSet& kernels, const MatmulJob& job, const Activations& x, int64_t first, int64_t last) {
   const PackedMatrix& w = *job.weights;
   const int64_t bytes = panel_bytes(w);
+  const int columns = kLayouts[w.format].columns();
   const bool one_block = x.num_rows() <= kernels.rows_per_block;
   const int64_t run = one_block ? last - first : std::max<int64_t>(kRunBytes / bytes, 1);
   for (int64_t panel = first; panel < last; panel += run) {
-    const int64_t column = panel * kColumns;
-    const int64_t end = std::min({(panel + run) * kColumns, last * kColumns, w.num_out});
+    const int64_t column = panel * columns;
+    const int64_t end = std::min({(panel + run) * columns, last * columns, w.num_out});
     for (int64_t row = 0; row < x.num_rows(); row += kernels.rows_per_block) {
       const auto rows = static_cast<int>(std::min<int64_t>(kernels.rows_per_block, x.num_rows() - row));
       const PanelCall call{w.data.as<uint8_t>() + panel * bytes, bytes, w.num_in, job.y + row * job.y_stride + column,

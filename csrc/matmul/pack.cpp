@@ -39,9 +39,9 @@ void write_codes(const Layout& layout, const uint8_t (&quads)[kQuads][kLine], ui
 void put_u16(uint8_t* dst, uint16_t value) { std::memcpy(dst, &value, sizeof value); }
 
 // source[i]: the file's blocks of column c of one block of the layout, `parts` of them (two where the file has 32s).
-void write_header(WeightType type, const QuantBlock (&source)[kColumns][2], uint8_t* dst) {
+void write_header(WeightType type, const QuantBlock (&source)[kLanes][2], uint8_t* dst) {
   const Layout& layout = kLayouts[static_cast<int>(type)];
-  for (int c = 0; c < kColumns; ++c) {
+  for (int c = 0; c < kLanes; ++c) {
     if (type == WeightType::kQ6_K) {
       const float d = f16_to_float(source[c][0].d);
       std::memcpy(dst + 4 * c, &d, sizeof d);
@@ -69,7 +69,7 @@ void pack_panel(WeightType type, int64_t first_row, int rows, int64_t num_in, co
   const Layout& layout = kLayouts[static_cast<int>(type)];
   const int elements = weight_type_info(type).block_elements;
   const int parts = layout.block_k / elements;
-  QuantBlock source[kColumns][2];
+  QuantBlock source[kLanes][2];
   for (int64_t b = 0; b < layout.blocks(num_in); ++b, dst += layout.block_bytes()) {
     std::memset(source, 0, sizeof source);
     for (int c = 0; c < rows; ++c) {
@@ -83,7 +83,7 @@ void pack_panel(WeightType type, int64_t first_row, int rows, int64_t num_in, co
       uint8_t quads[kQuads][kLine];
       const int part = g * kGroup / elements;
       const int start = g * kGroup % elements;
-      for (int c = 0; c < kColumns; ++c) {
+      for (int c = 0; c < kLanes; ++c) {
         for (int q = 0; q < kQuads; ++q) std::memcpy(&quads[q][4 * c], &source[c][part].codes[start + 4 * q], 4);
       }
       write_codes(layout, quads, dst + layout.header_bytes + g * layout.group_bytes());
@@ -141,7 +141,7 @@ void pack_from_file(const Source& src, int64_t first_row, int rows, uint8_t* dst
 }
 
 void pack_requantised(const Source& src, int64_t first_row, int rows, uint8_t* dst) {
-  std::vector<float> values[kColumns];
+  std::vector<float> values[kLanes];
   for (int c = 0; c < rows; ++c) src.dequantise(first_row + c, values[c]);
   const auto get_block = [&](int64_t row, int64_t index, QuantBlock& out) {
     const int n = static_cast<int>(std::min<int64_t>(kGroup, src.num_in - index * kGroup));
@@ -150,19 +150,19 @@ void pack_requantised(const Source& src, int64_t first_row, int rows, uint8_t* d
   pack_panel(WeightType::kQ8_0, first_row, rows, src.num_in, get_block, dst);
 }
 
-// k by k the 16 columns; columns[c] points to n elements at any alignment.
+// k by k the columns; columns[c] points to n elements at any alignment.
 template <class Element>
-void interleave(const uint8_t* const (&columns)[kColumns], int rows, int64_t n, uint8_t* dst) {
+void interleave(const uint8_t* const* columns, int rows, int64_t n, uint8_t* dst) {
   constexpr int64_t kSize = sizeof(Element);
-  for (int64_t k = 0; k < n; ++k, dst += kColumns * kSize) {
+  for (int64_t k = 0; k < n; ++k, dst += kFloatColumns * kSize) {
     for (int c = 0; c < rows; ++c) std::memcpy(dst + c * kSize, columns[c] + k * kSize, kSize);
   }
 }
 
 void pack_floats(const Source& src, WeightType as, int64_t first_row, int rows, uint8_t* dst) {
-  const uint8_t* columns[kColumns] = {};
+  const uint8_t* columns[kFloatColumns] = {};
   std::vector<float> values;
-  std::vector<uint16_t> rounded[kColumns];
+  std::vector<uint16_t> rounded[kFloatColumns];
   for (int c = 0; c < rows; ++c) {
     columns[c] = src.bytes + (first_row + c) * src.row_bytes;
     if (as == src.type) continue;
@@ -201,7 +201,7 @@ PackedMatrix pack(WeightType type, std::span<const uint8_t> src, int64_t num_out
   check_size(src, num_out, source.row_bytes);
   const WeightType held = packed_type(type, as);
   const Layout& layout = kLayouts[static_cast<int>(held)];
-  const int64_t panels = (num_out + kColumns - 1) / kColumns;
+  const int64_t panels = layout.panels(num_out);
   const int64_t panel_bytes = layout.panel_bytes(num_in);
 
   PackedMatrix packed;
@@ -216,10 +216,11 @@ PackedMatrix pack(WeightType type, std::span<const uint8_t> src, int64_t num_out
     const Span share = split(panels, thread, pool.num_threads());
     for (int64_t p = share.begin; p < share.end; ++p) {
       uint8_t* const dst = packed.data.as<uint8_t>() + p * panel_bytes;
-      const int rows = static_cast<int>(std::min<int64_t>(kColumns, num_out - p * kColumns));
-      if (!layout.quantised()) pack_floats(source, held, p * kColumns, rows, dst);
-      else if (held == type) pack_from_file(source, p * kColumns, rows, dst);
-      else pack_requantised(source, p * kColumns, rows, dst);
+      const int64_t first_row = p * layout.columns();
+      const int rows = static_cast<int>(std::min<int64_t>(layout.columns(), num_out - first_row));
+      if (!layout.quantised()) pack_floats(source, held, first_row, rows, dst);
+      else if (held == type) pack_from_file(source, first_row, rows, dst);
+      else pack_requantised(source, first_row, rows, dst);
     }
   });
   return packed;

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kPrefetchBytes = 12 << 10;
 
 template <int kBytes>
-OUTRIDER_INLINE void prefetch_ahead(const uint8_t* p) {
-  for (int i = 0; i < kBytes; i += kLine) __builtin_prefetch(p + kPrefetchBytes + i);
+OUTRIDER_INLINE void prefetch(const uint8_t* p) {
+  for (int i = 0; i < kBytes; i += kLine) __builtin_prefetch(p + i);
 }
 
 // The 64 codes of a quad, less the offset when the dot product takes signed weights.
@@ -113,14 +113,15 @@ struct Group {
   }
 };
 
+// Writes a vector to its columns, as far as there are that many.
 template <class V>
 OUTRIDER_INLINE void store_columns(float* y, int64_t columns, typename V::F32 acc) {
-  if (columns >= kColumns) {
+  if (columns >= kLanes) {
     V::store(y, acc);
   } else {
-    float all[kColumns];
+    float all[kLanes];
     V::store(all, acc);
-    for (int c = 0; c < columns; ++c) y[c] = all[c];
+    for (int64_t c = 0; c < columns; ++c) y[c] = all[c];
   }
 }
 
@@ -133,7 +134,7 @@ void quantised_panel(const PanelCall& call, const RowBlock& x) {
   const uint8_t* block = call.weights;
   for (int64_t first = 0; first < x.stride / kGroup; first += kLayout.groups(), block += kLayout.block_bytes()) {
     for (int g = 0; g < kLayout.groups(); ++g) {
-      prefetch_ahead<kGroupBytes>(block + g * kGroupBytes);
+      prefetch<kGroupBytes>(block + g * kGroupBytes + kPrefetchBytes);
       const Group<V, T> group(block, g);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
@@ -152,44 +153,38 @@ OUTRIDER_INLINE typename V::F32 load_floats(const uint8_t* p) {
   else return V::load_bf16(p);
 }
 
-// P panels side by side: one chain of additions per column and row would leave the multipliers waiting.
-template <class V, WeightType T, int P, int R>
+template <class V, WeightType T, int R>
 void float_panel(const PanelCall& call, const RowBlock& x) {
   constexpr int kBytes = kLayouts[static_cast<int>(T)].block_bytes();
-  constexpr int kStep = 16;
-  const int64_t panel_bytes = call.num_in * kBytes;
-  typename V::F32 acc[P][R];
-  for (int i = 0; i < P * R; ++i) acc[i / R][i % R] = V::zero_f32();
-  for (int64_t start = 0; start < call.num_in; start += kStep) {
-    const int64_t end = start + kStep < call.num_in ? start + kStep : call.num_in;
-    const uint8_t* weights = call.weights + start * kBytes;
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) prefetch_ahead<kStep * kBytes>(weights + p * panel_bytes);
-    for (int64_t k = start; k < end; ++k, weights += kBytes) {
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        const typename V::F32 w = load_floats<V, T>(weights + p * panel_bytes);
+  typename V::F32 left[R], right[R];
+  for (int r = 0; r < R; ++r) left[r] = right[r] = V::zero_f32();
+  const uint8_t* weights = call.weights;
+  for (int64_t k = 0; k < call.num_in; ++k, weights += kBytes) {
+    prefetch<kBytes>(weights + kPrefetchBytes);
+    const typename V::F32 left_weights = load_floats<V, T>(weights);
+    const typename V::F32 right_weights = load_floats<V, T>(weights + kBytes / 2);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) acc[p][r] = V::fma_broadcast(w, x.floats + r * x.stride + k, acc[p][r]);
-      }
+    for (int r = 0; r < R; ++r) {
+      const float* const value = x.floats + r * x.stride + k;
+      left[r] = V::fma_broadcast(left_weights, value, left[r]);
+      right[r] = V::fma_broadcast(right_weights, value, right[r]);
     }
   }
-  for (int i = 0; i < P * R; ++i) {
-    const int64_t column = i / R * kColumns;
-    store_columns<V>(call.y + i % R * call.y_stride + column, call.columns - column, acc[i / R][i % R]);
+  for (int r = 0; r < R; ++r) {
+    float* const y = call.y + r * call.y_stride;
+    store_columns<V>(y, call.columns, left[r]);
+    store_columns<V>(y + kLanes, call.columns - kLanes, right[r]);
   }
 }
 
-// The panels of a run, kStep at a time while that many are left.
-template <int kStep, class Function>
-OUTRIDER_INLINE PanelCall for_panels(PanelCall rest, const Function& function) {
-  while (rest.columns > (kStep - 1) * kColumns) {
+template <WeightType T, class Function>
+OUTRIDER_INLINE void for_panels(PanelCall rest, const Function& function) {
+  constexpr int kColumns = kLayouts[static_cast<int>(T)].columns();
+  for (; rest.columns > 0; rest.columns -= kColumns) {
     function(rest);
-    rest.weights += kStep * rest.panel_bytes;
-    rest.y += kStep * kColumns;
-    rest.columns -= kStep * kColumns;
+    rest.weights += rest.panel_bytes;
+    rest.y += kColumns;
   }
-  return rest;
 }
 
 template <int kMax, class Function>
@@ -201,7 +196,7 @@ OUTRIDER_INLINE void with_row_count(int rows, const Function& function) {
 template <class V, WeightType T>
 void quantised_panels(const PanelCall& call, const RowBlock& x) {
   with_row_count<V::kMaxRows>(x.rows, [&]<int R>() {
-    for_panels<1>(call, [&](const PanelCall& panel) { quantised_panel<V, T, R>(panel, x); });
+    for_panels<T>(call, [&](const PanelCall& panel) { quantised_panel<V, T, R>(panel, x); });
   });
 }
 
@@ -214,8 +209,7 @@ void float_panels(const PanelCall& call, const RowBlock& x) {
     rows.floats += first * x.stride;
     rows.rows = x.rows - first < V::kMaxFloatRows ? x.rows - first : V::kMaxFloatRows;
     with_row_count<V::kMaxFloatRows>(rows.rows, [&]<int R>() {
-      const PanelCall last = for_panels<2>(part, [&](const PanelCall& pair) { float_panel<V, T, 2, R>(pair, rows); });
-      for_panels<1>(last, [&](const PanelCall& panel) { float_panel<V, T, 1, R>(panel, rows); });
+      for_panels<T>(part, [&](const PanelCall& panel) { float_panel<V, T, R>(panel, rows); });
     });
   }
 }

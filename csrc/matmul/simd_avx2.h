@@ -10,7 +10,7 @@ namespace {
 
 struct Avx2 {
   static constexpr int kMaxRows = 8;
-  static constexpr int kMaxFloatRows = 2;  // of two panels at a time
+  static constexpr int kMaxFloatRows = 2;
   // vpmaddubsw adds pairs of products in 16 bits and saturates. Codes of up to 6 bits are safe, 2 * 63 * 127 = 16002;
   // 8-bit codes are taken as signed, |w| * (a with the sign of w), where 2 * 128 * 127 = 32512 just fits.
   template <int kBits> static constexpr bool kSigned = kBits == 8;

@@ -10,7 +10,7 @@ namespace {
 
 struct Avx512 {
   static constexpr int kMaxRows = 16;
-  static constexpr int kMaxFloatRows = 8;  // of two panels at a time
+  static constexpr int kMaxFloatRows = 8;
   template <int kBits> static constexpr bool kSigned = false;
 
   using F32 = __m512;

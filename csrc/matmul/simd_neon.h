@@ -10,7 +10,7 @@ namespace {
 
 struct Neon {
   static constexpr int kMaxRows = 8;
-  static constexpr int kMaxFloatRows = 2;  // of two panels at a time
+  static constexpr int kMaxFloatRows = 2;
   template <int kBits> static constexpr bool kSigned = true;  // SDOT
 
   struct F32 { float32x4_t v[4]; };

@@ -11,7 +11,7 @@ namespace {
 
 struct Portable {
   static constexpr int kMaxRows = 4;
-  static constexpr int kMaxFloatRows = 2;  // of two panels at a time
+  static constexpr int kMaxFloatRows = 2;
   template <int kBits> static constexpr bool kSigned = false;
 
   // A vector type of the compiler's, for bytes alone: GCC 12 for aarch64 gets loops over them wrong (x & 15) - 8.

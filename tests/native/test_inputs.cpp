@@ -146,10 +146,10 @@ void test_bfloat16_packing() {
   const std::vector<float> values = {1.0f, 1.00390625f, 1.01171875f, 1.0039064f, -3.14159265f, 1e-40f, 3.4e38f};
   const std::vector<float> expected = {1.0f, 1.0f, 1.015625f, 1.0078125f, -3.140625f, 9.18354962e-41f, kInf};
   const PackedMatrix packed = pack_weights(from_floats(1, 7, values), PackAs::kBFloat16);
-  check(!packed.quantised && packed.data.bytes() == 7 * 32, "layout");
+  check(!packed.quantised && packed.data.bytes() == 7 * 64, "layout");
   for (size_t i = 0; i < values.size(); ++i) {
     uint16_t bits;
-    std::memcpy(&bits, packed.data.as<uint8_t>() + 32 * i, sizeof bits);
+    std::memcpy(&bits, packed.data.as<uint8_t>() + 64 * i, sizeof bits);
     check(bf16_to_float(bits) == expected[i], values[i], " became ", bf16_to_float(bits));
   }
 }
