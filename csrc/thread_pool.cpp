@@ -101,8 +101,9 @@ ThreadPool::ThreadPool(int num_threads) {
   } catch (const std::system_error& error) {
     const std::string had = std::to_string(this->num_threads());
     s.stop();
-    throw std::invalid_argument("num_threads is " + std::to_string(num_threads) + ", but the system allows no more than " +
-                                had + " here (" + error.what() + "); use fewer threads, or raise its limits");
+    throw std::invalid_argument("num_threads is " + std::to_string(num_threads) +
+                                ", but the system allows no more than " + had + " here (" + error.what() +
+                                "); use fewer threads, or raise its limits");
   } catch (...) {
     s.stop();
     throw;
@@ -123,7 +124,7 @@ void ThreadPool::run(const std::function<void(int)>& task) {
                                 ", which this one was forked from; load the model after forking");
   s.start_call(&task);
   s.call_task(0);
-  for (uint32_t left; (left = s.unfinished.load(std::memory_order_acquire)) != 0;) wait_for_change(s.unfinished, left);
+  while (const uint32_t left = s.unfinished.load(std::memory_order_acquire)) wait_for_change(s.unfinished, left);
   if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }
 

@@ -41,7 +41,7 @@ void dequantize_block(const WeightTypeInfo& info, const QuantBlock& block, float
   for (int g = 0; g < info.block_elements / group; ++g) {
     float scale = d;
     float min = 0;
-    if (k) scale *= has_min ? static_cast<float>(block.scales[g]) : static_cast<float>(static_cast<int8_t>(block.scales[g]));
+    if (k) scale *= static_cast<float>(has_min ? block.scales[g] : static_cast<int8_t>(block.scales[g]));
     if (has_min) min = k ? f16_to_float(block.min) * static_cast<float>(block.mins[g]) : -f16_to_float(block.min);
     for (int i = g * group; i < (g + 1) * group; ++i) {
       const float value = scale * (static_cast<float>(block.codes[i]) - offset);

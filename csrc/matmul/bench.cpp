@@ -116,7 +116,8 @@ void measure(const WeightTypeInfo& info, Shape shape, Isa isa, ThreadPool& pool,
   std::vector<BestTimes> products(std::size(kRowCounts), BestTimes(set.size()));
   for (int pass = 0; pass < kPasses; ++pass) {
     read.time_each([&](size_t i) {
-      pool.run([&](int t) { sink = sink + read_all(set[i].data.as<uint8_t>(), split(set[i].bytes_per_pass() / 8, t, threads)); });
+      const int64_t words = set[i].bytes_per_pass() / 8;
+      pool.run([&](int t) { sink = sink + read_all(set[i].data.as<uint8_t>(), split(words, t, threads)); });
     });
     for (size_t n = 0; n < std::size(kRowCounts); ++n) {
       fill(x, kRowCounts[n], shape.num_in, isa);
@@ -146,7 +147,8 @@ int main(int argc, char** argv) {
   ThreadPool pool(argc > 1 ? std::stoi(argv[1]) : 2);
   const Isa isa = choose_isa(argc > 2 ? argv[2] : "");
   const std::string formats = argc > 3 ? argv[3] : "Q4_0,Q4_1,Q5_0,Q5_1,Q8_0,Q4_K,Q5_K,Q6_K,BF16";
-  std::printf("{\"threads\": %d, \"isa\": \"%s\", \"results\": [", pool.num_threads(), std::string(isa_name(isa)).c_str());
+  std::printf("{\"threads\": %d, \"isa\": \"%s\", \"results\": [", pool.num_threads(),
+              std::string(isa_name(isa)).c_str());
   bool first = true;
   for (size_t at = 0; at < formats.size();) {
     const size_t end = std::min(formats.find(',', at), formats.size());

@@ -1,4 +1,4 @@
-// How weights lie in memory: panels of output columns, 16 or, of floating formats, 32; each panel is one run of blocks in
+// How weights lie in memory: panels of output columns, 16 or, for floating formats, 32. A panel is one run of blocks in
 // ascending k.
 //
 // A block of a quantised format is a header (the scales of all its groups) and then, group of 32 by group, the codes.

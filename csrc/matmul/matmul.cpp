@@ -15,8 +15,8 @@
 namespace outrider {
 namespace {
 
-// Panels that all blocks of rows go over before the next ones: few enough to stay in the second cache, enough to make the
-// rows' own traffic small.
+// Panels that all blocks of rows go over before the next ones: few enough to stay in the second cache, enough to make
+// the rows' own traffic small.
 constexpr int64_t kRunBytes = 256 << 10;
 
 // Below this many rows vectors are as quick as tiles, whose sums take a way through memory.
@@ -88,8 +88,8 @@ void matmul_with(const KernelSet& kernels, std::span<const MatmulJob> jobs, cons
   int64_t total = 0;
   for (const MatmulJob& job : jobs) {
     if (job.weights->num_in != x.num_in()) {
-      throw std::invalid_argument("weights take " + std::to_string(job.weights->num_in) + " inputs, the activations have " +
-                                  std::to_string(x.num_in()));
+      throw std::invalid_argument("weights take " + std::to_string(job.weights->num_in) +
+                                  " inputs, the activations have " + std::to_string(x.num_in()));
     }
     total += num_panels(*job.weights) * panel_bytes(*job.weights);
   }
@@ -98,7 +98,9 @@ void matmul_with(const KernelSet& kernels, std::span<const MatmulJob> jobs, cons
   for (const MatmulJob& job : jobs) {
     const int64_t bytes = panel_bytes(*job.weights);
     const int64_t panels = num_panels(*job.weights);
-    const auto panel_at = [&](int64_t offset) { return std::clamp<int64_t>((offset - start + bytes - 1) / bytes, 0, panels); };
+    const auto panel_at = [&](int64_t offset) {
+      return std::clamp<int64_t>((offset - start + bytes - 1) / bytes, 0, panels);
+    };
     run_panels(kernels, job, x, panel_at(share.begin), panel_at(share.end));
     start += panels * bytes;
   }

@@ -44,7 +44,7 @@ class Activations {
   int64_t num_rows() const;
   int64_t num_in() const;
   // Quantises columns [begin, end) of all rows, both multiples of 32; the threads of a pass share the columns, since
-  // the rows lie interleaved. A value that is not finite makes scales of its row NaN, and so all results of the row.
+  // the rows lie interleaved. A value that is not finite makes all results of its row NaN.
   void quantize_columns(int64_t begin, int64_t end, Isa isa);
 
   // Internal to the room from here on.

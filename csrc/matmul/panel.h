@@ -10,8 +10,8 @@
 namespace outrider {
 namespace {
 
-// How far ahead of the reading the weights are fetched. Measured on Zen 5: with 4 KiB arithmetic and memory do not quite
-// overlap, 8 to 16 KiB are alike, and more only empties the first cache.
+// How far ahead of the reading the weights are fetched. Measured on Zen 5: with 4 KiB arithmetic and memory do not
+// quite overlap, 8 to 16 KiB are alike, and more only empties the first cache.
 constexpr int64_t kPrefetchBytes = 12 << 10;
 
 template <int kBytes>

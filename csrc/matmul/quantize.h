@@ -54,25 +54,20 @@ void store_group(const int32_t* codes, float scale, int64_t group, const Quantiz
   out.neg_half_sums[(2 * group + 1) * out.step] = -sums[1];
 }
 
+// A value that is not finite makes the scale of its group NaN, and so every result of the row.
 void quantize_row(const float* x, int64_t n, const QuantizedRow& out) {
-  bool finite = true;
   for (int64_t g = 0; g < n / kGroup; ++g) {
     const uint32_t top = max_magnitude_bits(x + g * kGroup);
     float magnitude;
     std::memcpy(&magnitude, &top, sizeof magnitude);
-    const float scale = magnitude / 127.0f;
+    float scale = magnitude / 127.0f;
     int32_t codes[kGroup] = {};
     if (top >= 0x7f800000) {
-      finite = false;
+      scale = __builtin_nanf("");
     } else if (scale > 0) {  // else all values are zero or vanish beside the smallest float
       quantize_group(x + g * kGroup, scale, codes);
     }
     store_group(codes, scale, g, out);
-  }
-  if (finite) return;
-  for (int64_t g = 0; g < n / kGroup; ++g) {
-    out.scales[g * out.step] = __builtin_nanf("");
-    out.scaled_sums[g * out.step] = __builtin_nanf("");
   }
 }
 

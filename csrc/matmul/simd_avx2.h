@@ -34,8 +34,12 @@ struct Avx2 {
     const U8 masked = and_mask(b, mask);
     return {_mm256_or_si256(a.low, masked.low), _mm256_or_si256(a.high, masked.high)};
   }
-  static U8 flip_top_bits(U8 a) { return {_mm256_xor_si256(a.low, bytes(0x80)), _mm256_xor_si256(a.high, bytes(0x80))}; }
-  static U8 subtract(U8 a, int b) { return {_mm256_sub_epi8(a.low, bytes(b)), _mm256_sub_epi8(a.high, bytes(b))}; }
+  static U8 flip_top_bits(U8 a) {
+    return {_mm256_xor_si256(a.low, bytes(0x80)), _mm256_xor_si256(a.high, bytes(0x80))};
+  }
+  static U8 subtract(U8 a, int b) {
+    return {_mm256_sub_epi8(a.low, bytes(b)), _mm256_sub_epi8(a.high, bytes(b))};
+  }
 
   static I32 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
   static __m256i broadcast(const void* p) {

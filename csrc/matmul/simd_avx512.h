@@ -19,7 +19,8 @@ struct Avx512 {
 
   static U8 load_u8(const uint8_t* p) { return _mm512_loadu_si512(p); }
   static U8 shift_right(U8 a, int bits) {
-    return bits < 0 ? _mm512_slli_epi16(a, static_cast<unsigned>(-bits)) : _mm512_srli_epi16(a, static_cast<unsigned>(bits));
+    return bits < 0 ? _mm512_slli_epi16(a, static_cast<unsigned>(-bits))
+                    : _mm512_srli_epi16(a, static_cast<unsigned>(bits));
   }
   static U8 and_mask(U8 a, uint8_t mask) { return _mm512_and_si512(a, _mm512_set1_epi8(static_cast<char>(mask))); }
   static U8 or_masked(U8 a, U8 b, uint8_t mask) {
@@ -43,20 +44,19 @@ struct Avx512 {
     return _mm512_dpbusd_epi32(acc, w, broadcast(p));
   }
   static I32 load_i32(const int32_t* p) { return _mm512_loadu_si512(p); }
-  static I32 load_s8_as_i32(const uint8_t* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static __m128i load_16_bytes(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static I32 load_s8_as_i32(const uint8_t* p) { return _mm512_cvtepi8_epi32(load_16_bytes(p)); }
   static I32 mul_i32(I32 a, I32 b) { return _mm512_mullo_epi32(a, b); }
   static I32 add_i32(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 
   static F32 zero_f32() { return _mm512_setzero_ps(); }
   static F32 load_f32(const uint8_t* p) { return _mm512_loadu_ps(p); }
-  static F32 load_f16(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static __m256i load_32_bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static F32 load_f16(const uint8_t* p) { return _mm512_cvtph_ps(load_32_bytes(p)); }
   static F32 load_bf16(const uint8_t* p) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_32_bytes(p)), 16));
   }
-  static F32 load_u8_as_f32(const uint8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-  }
+  static F32 load_u8_as_f32(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_bytes(p))); }
   static F32 to_float(I32 a) { return _mm512_cvtepi32_ps(a); }
   static F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
   static F32 mul_broadcast(F32 a, const float* p) { return _mm512_mul_ps(a, _mm512_set1_ps(*p)); }

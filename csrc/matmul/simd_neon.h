@@ -27,7 +27,9 @@ struct Neon {
   static U8 shift_right(const U8& a, int bits) {
     return map<U8>([&](int i) { return vshlq_u8(a.v[i], vdupq_n_s8(static_cast<int8_t>(-bits))); });
   }
-  static U8 and_mask(const U8& a, uint8_t mask) { return map<U8>([&](int i) { return vandq_u8(a.v[i], vdupq_n_u8(mask)); }); }
+  static U8 and_mask(const U8& a, uint8_t mask) {
+    return map<U8>([&](int i) { return vandq_u8(a.v[i], vdupq_n_u8(mask)); });
+  }
   static U8 or_masked(const U8& a, const U8& b, uint8_t mask) {
     return map<U8>([&](int i) { return vorrq_u8(a.v[i], vandq_u8(b.v[i], vdupq_n_u8(mask))); });
   }
@@ -58,7 +60,9 @@ struct Neon {
     return map<F32>([=](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + 8 * i))); });
   }
   static F32 load_bf16(const uint8_t* p) {
-    return map<F32>([=](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16)); });
+    return map<F32>([=](int i) {
+      return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
+    });
   }
   static F32 load_u8_as_f32(const uint8_t* p) {
     const uint8x16_t bytes = vld1q_u8(p);
@@ -68,7 +72,9 @@ struct Neon {
   }
   static F32 to_float(const I32& a) { return map<F32>([&](int i) { return vcvtq_f32_s32(a.v[i]); }); }
   static F32 mul(const F32& a, const F32& b) { return map<F32>([&](int i) { return vmulq_f32(a.v[i], b.v[i]); }); }
-  static F32 mul_broadcast(const F32& a, const float* p) { return map<F32>([&](int i) { return vmulq_n_f32(a.v[i], *p); }); }
+  static F32 mul_broadcast(const F32& a, const float* p) {
+    return map<F32>([&](int i) { return vmulq_n_f32(a.v[i], *p); });
+  }
   static F32 fma(const F32& a, const F32& b, const F32& c) {
     return map<F32>([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
   }

@@ -49,7 +49,9 @@ struct Portable {
     });
   }
   static I32 load_i32(const int32_t* p) { return map<I32>([=](int i) { return p[i]; }); }
-  static I32 load_s8_as_i32(const uint8_t* p) { return map<I32>([=](int i) { return int32_t{static_cast<int8_t>(p[i])}; }); }
+  static I32 load_s8_as_i32(const uint8_t* p) {
+    return map<I32>([=](int i) { return int32_t{static_cast<int8_t>(p[i])}; });
+  }
   static I32 mul_i32(const I32& a, const I32& b) { return map<I32>([&](int i) { return a.v[i] * b.v[i]; }); }
   static I32 add_i32(const I32& a, const I32& b) { return map<I32>([&](int i) { return a.v[i] + b.v[i]; }); }
 

@@ -139,7 +139,8 @@ void test_close_to_exact() {
         }
         const double bound = rounding + 0x1p-20 * magnitude;
         const double error = std::fabs(y[static_cast<size_t>(r * num_out + c)] - exact);
-        check(error <= bound, weight_type_info(type).name, " row ", r, " column ", c, ": off by ", error, ", bound ", bound);
+        check(error <= bound, weight_type_info(type).name, " row ", r, " column ", c, ": off by ", error, ", bound ",
+              bound);
       }
     }
   }
@@ -189,7 +190,8 @@ void test_jobs_are_shared_out() {
       const std::vector<float> expected = multiply(set, packed[j], x, 3);
       for (int64_t i = 0; i < 3 * 60; ++i) {
         const int64_t column = i % 60;
-        const float want = column < packed[j].num_out ? expected[static_cast<size_t>(i / 60 * packed[j].num_out + column)] : -1;
+        const auto at = static_cast<size_t>(i / 60 * packed[j].num_out + column);
+        const float want = column < packed[j].num_out ? expected[at] : -1;
         check(y[j][static_cast<size_t>(i)] == want, "job ", j, " of ", threads, " threads at ", i);
       }
     }
