@@ -86,8 +86,8 @@ NB_MODULE(_core, m) {
           "__init__",
           [](Model* self, std::string architecture, int64_t vocab_size, int64_t context_length, int64_t hidden_size,
              int64_t intermediate_size, int64_t num_layers, int64_t num_heads, int64_t num_kv_heads, int64_t head_dim,
-             double norm_eps, std::string rope_style, std::vector<double> rope_inv_freq, int threads,
-             int64_t max_length, const std::string& isa) {
+             double norm_eps, std::string rope_style, std::vector<double> rope_inv_freq,
+             std::vector<int64_t> layer_windows, int threads, int64_t max_length, const std::string& isa) {
             new (self) Model({.architecture = std::move(architecture),
                               .vocab_size = vocab_size,
                               .context_length = context_length,
@@ -99,17 +99,19 @@ NB_MODULE(_core, m) {
                               .head_dim = head_dim,
                               .norm_eps = norm_eps,
                               .rope_style = std::move(rope_style),
-                              .rope_inv_freq = std::move(rope_inv_freq)},
+                              .rope_inv_freq = std::move(rope_inv_freq),
+                              .layer_windows = std::move(layer_windows)},
                              threads, max_length, isa);
           },
           nb::kw_only(), "architecture"_a, "vocab_size"_a, "context_length"_a, "hidden_size"_a, "intermediate_size"_a,
           "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_eps"_a, "rope_style"_a,
-          "rope_inv_freq"_a, "threads"_a, "max_length"_a, "isa"_a)
+          "rope_inv_freq"_a, "layer_windows"_a, "threads"_a, "max_length"_a, "isa"_a)
       .def("add_tensor", &add_tensor, nb::kw_only(), "role"_a, "layer"_a.none(), "type"_a, "shape"_a, "data"_a,
            "pack_as"_a)
       .def("finish", &Model::finish, nb::call_guard<nb::gil_scoped_release>())
       .def("open", &Model::open)
       .def("close", &Model::close, "sequence_id"_a)
+      .def("fork", &Model::fork, "sequence_id"_a)
       .def("length", &Model::length, "sequence_id"_a)
       .def("crop", &Model::crop, "sequence_id"_a, "length"_a)
       .def("forward", &forward, "sequence_ids"_a, "token_ids"_a, "num_logits"_a)

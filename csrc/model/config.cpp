@@ -19,6 +19,13 @@ void check_rope(const ModelConfig& config) {
   }
 }
 
+void check_windows(const ModelConfig& config) {
+  if (!config.layer_windows.empty())
+    check_range("the number of layer_windows", static_cast<int64_t>(config.layer_windows.size()), config.num_layers,
+                config.num_layers, "give one for each layer, or none at all");
+  for (const int64_t window : config.layer_windows) check_range("a layer's window", window, 0, 0, kFix);
+}
+
 }  // namespace
 
 void check_range(const char* name, int64_t value, int64_t minimum, int64_t maximum, const char* fix) {
@@ -46,6 +53,7 @@ void check(const ModelConfig& config) {
   if (!std::isfinite(config.norm_eps) || config.norm_eps < 0 || config.norm_eps > 1)
     throw std::invalid_argument("norm_eps is " + std::to_string(config.norm_eps) + ", outside 0..1; " + kFix);
   check_rope(config);
+  check_windows(config);
 }
 
 }  // namespace outrider

@@ -20,6 +20,7 @@ struct ModelConfig {
   double norm_eps = 0;
   std::string rope_style;              // "half": i with i + rope_dim / 2; "interleaved": 2 i with 2 i + 1
   std::vector<double> rope_inv_freq;   // [rope_dim / 2]
+  std::vector<int64_t> layer_windows;  // [num_layers] positions that a token sees, 0 for all; or empty
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }

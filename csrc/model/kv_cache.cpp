@@ -1,6 +1,8 @@
 #include "model/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -28,12 +30,16 @@ int64_t KvCache::offset(int64_t layer, int64_t kv_head) const {
   return (layer * num_kv_heads_ + kv_head) * head_elements_;
 }
 
-int64_t KvCache::open() {
+int64_t KvCache::add(Sequence sequence) {
   if (sequences_.size() >= kMaxSequences)
     throw std::invalid_argument(std::to_string(kMaxSequences) + " sequences are open, the limit; close some first");
-  sequences_.emplace(next_id_, Sequence{});
+  sequences_.emplace(next_id_, std::move(sequence));
   return next_id_++;
 }
+
+int64_t KvCache::open() { return add({}); }
+
+int64_t KvCache::fork(int64_t id) { return add(at(id)); }
 
 void KvCache::close(int64_t id) {
   at(id);
@@ -59,18 +65,28 @@ void KvCache::crop(int64_t id, int64_t length) {
 
 void KvCache::reserve(Sequence& sequence, int64_t length) const {
   const size_t needed = chunks_for(length);
+  sequence.chunks.reserve(needed);
   sequence.chunk_data.reserve(needed);
-  while (sequence.chunks.size() < needed) {
-    sequence.chunks.emplace_back(chunk_elements_ * sizeof(uint16_t));
-    sequence.chunk_data.push_back(sequence.chunks.back().as<uint16_t>());
+  const size_t bytes = chunk_elements_ * sizeof(uint16_t);
+  for (size_t i = sequence.length / kChunkPositions; i < needed; ++i) {
+    if (i < sequence.chunks.size() && sequence.chunks[i].use_count() == 1) continue;
+    auto chunk = std::make_shared<AlignedBuffer>(bytes);
+    if (i == sequence.chunks.size()) {
+      sequence.chunks.emplace_back();
+      sequence.chunk_data.push_back(nullptr);
+    } else if (static_cast<int64_t>(i) * kChunkPositions < sequence.length) {
+      std::memcpy(chunk->as<uint16_t>(), sequence.chunk_data[i], bytes);
+    }
+    sequence.chunk_data[i] = chunk->as<uint16_t>();
+    sequence.chunks[i] = std::move(chunk);
   }
 }
 
 int64_t KvCache::bytes() const {
-  int64_t bytes = 0;
+  std::set<const AlignedBuffer*> chunks;
   for (const auto& [id, sequence] : sequences_)
-    for (const AlignedBuffer& chunk : sequence.chunks) bytes += static_cast<int64_t>(chunk.bytes());
-  return bytes;
+    for (const auto& chunk : sequence.chunks) chunks.insert(chunk.get());
+  return static_cast<int64_t>(chunks.size() * chunk_elements_ * sizeof(uint16_t));
 }
 
 }  // namespace outrider

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "aligned.h"
@@ -11,10 +12,11 @@
 namespace outrider {
 
 // The cache of one sequence: chunks of 256 positions, each holding all layers and heads, so that growing copies
-// nothing. What lies beyond `length` is never read, so forgetting is setting `length`.
+// nothing. What lies beyond `length` is never read, so forgetting is setting `length`. Forks share chunks until one of
+// them writes there.
 struct Sequence {
   int64_t length = 0;
-  std::vector<AlignedBuffer> chunks;
+  std::vector<std::shared_ptr<AlignedBuffer>> chunks;
   std::vector<uint16_t*> chunk_data;  // where each chunk begins
 };
 
@@ -24,19 +26,22 @@ class KvCache {
 
   int64_t open();
   void close(int64_t id);
-  // All three throw std::invalid_argument for a sequence that is not open.
+  // All throw std::invalid_argument for a sequence that is not open.
   Sequence& at(int64_t id);
+  int64_t fork(int64_t id);
   void crop(int64_t id, int64_t length);
-  // Makes room for `length` positions. `length` has been checked against max_length. std::bad_alloc changes nothing
-  // that can be seen.
+  // Makes room for `length` positions, those from the present length on its own. `length` has been checked against
+  // max_length. std::bad_alloc changes nothing that can be seen.
   void reserve(Sequence& sequence, int64_t length) const;
 
   int64_t max_length() const { return max_length_; }
-  int64_t bytes() const;  // allocated now
+  int64_t bytes() const;  // allocated now, what is shared counted once
   // Elements from the beginning of a chunk to the blocks of one layer and key-value head.
   int64_t offset(int64_t layer, int64_t kv_head) const;
 
  private:
+  int64_t add(Sequence sequence);
+
   int64_t num_kv_heads_, head_elements_, chunk_elements_, max_length_;
   int64_t next_id_ = 0;
   std::map<int64_t, Sequence> sequences_;

@@ -58,6 +58,11 @@ void Model::close(int64_t sequence) {
   cache_.close(sequence);
 }
 
+int64_t Model::fork(int64_t sequence) {
+  const InUse guard(*this);
+  return cache_.fork(sequence);
+}
+
 int64_t Model::length(int64_t sequence) {
   const InUse guard(*this);
   return cache_.at(sequence).length;

@@ -43,6 +43,7 @@ class Model {
 
   int64_t open();
   void close(int64_t sequence);
+  int64_t fork(int64_t sequence);
   int64_t length(int64_t sequence);
   void crop(int64_t sequence, int64_t length);
   Logits forward(std::span<const Request> requests);

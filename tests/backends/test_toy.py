@@ -68,6 +68,69 @@ def test_crop_forgets_exactly_the_tail():
     assert (again == logits_of(backend, [1, 2, 6])).all()
 
 
+def test_nodes_of_a_tree_are_scored_as_the_chains_that_lead_to_them():
+    backend = ToyBackend(HashLM(8, seed=3))
+    one, other = backend.open_sequence(), backend.open_sequence()
+    backend.forward([Rows(one, [1, 2])])
+    tree = Rows(one, [5, 6, 6, 7, 0], num_logits=4, parents=[-1, 0, -1, 1, 2])
+    logits = backend.forward([tree, Rows(other, [4])])
+    chains = [[5, 6], [6], [5, 6, 7], [6, 0]]
+    assert (logits[:4] == np.concatenate([logits_of(backend, [1, 2, *chain]) for chain in chains])).all()
+    assert (logits[4:] == logits_of(backend, [4])).all()
+    assert backend.length(one) == 7
+
+
+@pytest.mark.parametrize(("nodes", "kept"), [([], []), ([2], [6]), ([0, 1, 3], [5, 6, 7])])
+def test_a_kept_path_is_a_chain(nodes, kept):
+    backend = ToyBackend(HashLM(8, seed=3))
+    sequence_id = backend.open_sequence()
+    backend.forward([Rows(sequence_id, [1, 2])])
+    backend.forward([Rows(sequence_id, [5, 6, 6, 7], parents=[-1, 0, -1, 1])])
+    backend.keep_path(sequence_id, nodes)
+    assert backend.length(sequence_id) == 2 + len(kept)
+    assert (backend.forward([Rows(sequence_id, [3])]) == logits_of(backend, [1, 2, *kept, 3])).all()
+
+
+def test_a_tree_must_be_resolved_first():
+    backend = ToyBackend(HashLM(8, seed=3))
+    sequence_id = backend.open_sequence()
+    backend.forward([Rows(sequence_id, [1])])
+    for refused in (
+        lambda: backend.keep_path(sequence_id, []),
+        lambda: backend.forward([Rows(sequence_id, [1, 1], parents=[-1, 1])]),
+        lambda: backend.forward([Rows(sequence_id, [1, 1], parents=[-1, -2])]),
+        lambda: backend.forward([Rows(sequence_id, [1, 1], parents=[-1])]),
+    ):
+        with pytest.raises(UsageError):
+            refused()
+    backend.forward([Rows(sequence_id, [1, 2, 3], parents=[-1, 0, -1])])
+    for refused in (
+        lambda: backend.forward([Rows(sequence_id, [1])]),
+        lambda: backend.fork(sequence_id),
+        lambda: backend.crop(sequence_id, 2),
+        lambda: backend.keep_path(sequence_id, [1]),
+        lambda: backend.keep_path(sequence_id, [0, 2]),
+        lambda: backend.keep_path(sequence_id, [3]),
+        lambda: backend.keep_path(sequence_id, [-1]),
+    ):
+        with pytest.raises(UsageError):
+            refused()
+        assert backend.length(sequence_id) == 4
+    backend.crop(sequence_id, 1)
+    assert (backend.forward([Rows(sequence_id, [6])]) == logits_of(backend, [1, 6])).all()
+
+
+def test_a_fork_goes_its_own_way():
+    backend = ToyBackend(HashLM(8, seed=3))
+    parent = backend.open_sequence()
+    backend.forward([Rows(parent, [1, 2])])
+    fork = backend.fork(parent)
+    logits = backend.forward([Rows(parent, [3]), Rows(fork, [4])])
+    assert (logits == np.concatenate([logits_of(backend, [1, 2, 3]), logits_of(backend, [1, 2, 4])])).all()
+    backend.close_sequence(parent)
+    assert backend.length(fork) == 3
+
+
 def test_refusals_leave_everything_as_it_was():
     backend = ToyBackend(TABLE, max_length=3)
     sequence_id = backend.open_sequence()

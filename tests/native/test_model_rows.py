@@ -150,6 +150,32 @@ def test_crop_gives_memory_back_and_close_all_of_it() -> None:
     assert backend.cache_bytes == 0
 
 
+@pytest.mark.parametrize("length", [0, 1, 64, 255, 256, 257])
+def test_forks_share_what_is_cached_and_go_their_own_ways(length: int) -> None:
+    backend = load(SHAPES[0])
+    parent = backend.open_sequence()
+    if length:
+        backend.forward([Rows(parent, stream(0)[:length])])
+    before = backend.cache_bytes
+    forks = [backend.fork(parent) for _ in range(3)]
+    assert backend.cache_bytes == before
+    tails = [stream(index)[:30] for index in range(3)]
+    logits = backend.forward([Rows(fork, tail, 30) for fork, tail in zip(forks, tails, strict=True)]).copy()
+    own = backend.forward([Rows(parent, stream(0)[length : length + 30], 30)]).copy()
+    np.testing.assert_array_equal(own, plain_logits(SHAPES[0], STORES[0], 0)[length : length + 30])
+    for index, tail in enumerate(tails):
+        fresh = backend.open_sequence()
+        expected = backend.forward([Rows(fresh, stream(0)[:length] + tail, 30)])
+        np.testing.assert_array_equal(logits[30 * index : 30 * (index + 1)], expected)
+        backend.close_sequence(fresh)
+    backend.close_sequence(parent)
+    backend.crop(forks[0], length // 2)
+    backend.close_sequence(forks[0])
+    for fork in forks[1:]:
+        backend.close_sequence(fork)
+    assert backend.cache_bytes == 0
+
+
 def test_passes_without_logits_only_fill_the_cache() -> None:
     backend = load(SHAPES[0], threads=2)
     sequence = backend.open_sequence()

@@ -116,8 +116,13 @@ class NativeBackend:
         with _errors_as(UsageError):
             self._model.close(sequence_id)
 
+    def fork(self, sequence_id: int) -> int:
+        """Return the id of a new sequence that shares what this one holds, without copying it: see the contract."""
+        with _errors_as(UsageError):
+            return self._model.fork(sequence_id)
+
     def length(self, sequence_id: int) -> int:
-        """Return how many tokens the cache of a sequence holds."""
+        """Return how many tokens the cache of a sequence holds, every node of a tree counted."""
         with _errors_as(UsageError):
             return self._model.length(sequence_id)
 
@@ -126,8 +131,14 @@ class NativeBackend:
         with _errors_as(UsageError):
             self._model.crop(sequence_id, length)
 
+    def keep_path(self, sequence_id: int, nodes: Sequence[int]) -> None:
+        """Forget the last pass's tree but for one path from its root: see the contract."""
+        raise UsageError(f"sequence {sequence_id} holds no tree to keep {list(nodes)} of")
+
     def forward(self, batch: Sequence[Rows]) -> Logits:
-        """Run one pass over the rows of all given sequences: see the contract."""
+        """Run one pass over the rows of all given sequences: see the contract. Trees are refused as yet."""
+        if any(rows.parents is not None for rows in batch):
+            raise UsageError("the native core takes chains of tokens only; leave out parents")
         with _errors_as(UsageError):
             return self._model.forward(
                 [rows.sequence_id for rows in batch],

@@ -7,7 +7,7 @@ that the same model is a :class:`~outrider.backends.base.Backend`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Protocol
@@ -100,6 +100,7 @@ class ToyBackend:
         self._model = model
         self._max_length = max_length
         self._caches: dict[int, list[int]] = {}
+        self._trees: dict[int, Rows] = {}  # what was given to sequences that hold a tree, beside their caches
         self._opened = 0
 
     @property
@@ -122,28 +123,63 @@ class ToyBackend:
         """See :class:`~outrider.backends.base.Backend`."""
         self._cache(sequence_id)
         del self._caches[sequence_id]
+        self._trees.pop(sequence_id, None)
+
+    def fork(self, sequence_id: int) -> int:
+        """See :class:`~outrider.backends.base.Backend`."""
+        self._check_no_tree(sequence_id)
+        fork_id = self.open_sequence()
+        self._caches[fork_id] = list(self._cache(sequence_id))
+        return fork_id
 
     def length(self, sequence_id: int) -> int:
         """See :class:`~outrider.backends.base.Backend`."""
-        return len(self._cache(sequence_id))
+        tree = self._trees.get(sequence_id)
+        return len(self._cache(sequence_id)) + (len(tree.token_ids) if tree else 0)
 
     def crop(self, sequence_id: int, length: int) -> None:
         """See :class:`~outrider.backends.base.Backend`."""
         cache = self._cache(sequence_id)
         if not 0 <= length <= len(cache):
-            raise UsageError(f"cannot crop to {length}; the sequence holds {len(cache)} tokens")
+            raise UsageError(f"cannot crop to {length}; the sequence holds {len(cache)} tokens in a chain")
+        self._trees.pop(sequence_id, None)
         del cache[length:]
+
+    def keep_path(self, sequence_id: int, nodes: Sequence[int]) -> None:
+        """See :class:`~outrider.backends.base.Backend`."""
+        cache, tree = self._cache(sequence_id), self._trees.get(sequence_id)
+        if tree is None or tree.parents is None:
+            raise UsageError(f"sequence {sequence_id} holds no tree to keep a path of")
+        for parent, node in zip([-1, *nodes], nodes, strict=False):
+            if not 0 <= node < len(tree.token_ids) or tree.parents[node] != parent:
+                raise UsageError(f"node {node} does not follow {parent} in the tree")
+        del self._trees[sequence_id]
+        cache.extend(tree.token_ids[node] for node in nodes)
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See :class:`~outrider.backends.base.Backend`."""
-        self._check(batch)
+        for rows in batch:
+            self._check(rows)
+        if len({rows.sequence_id for rows in batch}) != len(batch):
+            raise UsageError("a sequence is given twice in one pass")
         logits: list[Logits] = []
         for rows in batch:
-            cache = self._cache(rows.sequence_id)
-            cache.extend(rows.token_ids)
-            first = len(cache) - rows.num_logits + 1
-            logits.extend(self._logits(cache[:end]) for end in range(first, len(cache) + 1))
+            prefixes = self._prefixes(rows)
+            logits.extend(self._logits(prefix) for prefix in prefixes[len(prefixes) - rows.num_logits :])
+            if rows.parents is None:
+                self._cache(rows.sequence_id).extend(rows.token_ids)
+            else:
+                self._trees[rows.sequence_id] = replace(rows, token_ids=[*rows.token_ids], parents=[*rows.parents])
         return np.array(logits, dtype=np.float32).reshape(-1, self.vocab_size)
+
+    def _prefixes(self, rows: Rows) -> list[list[int]]:
+        """Return for each token all that leads to it, and it."""
+        prefixes: list[list[int]] = []
+        parents = range(-1, len(rows.token_ids) - 1) if rows.parents is None else rows.parents
+        for token_id, parent in zip(rows.token_ids, parents, strict=True):
+            before = self._cache(rows.sequence_id) if parent < 0 else prefixes[parent]
+            prefixes.append([*before, token_id])
+        return prefixes
 
     def _logits(self, prefix: Sequence[int]) -> Logits:
         with np.errstate(divide="ignore"):  # a weight of zero is a logit of minus infinity
@@ -154,15 +190,23 @@ class ToyBackend:
             raise UsageError(f"sequence {sequence_id} is not open")
         return self._caches[sequence_id]
 
-    def _check(self, batch: Sequence[Rows]) -> None:
-        if len({rows.sequence_id for rows in batch}) != len(batch):
-            raise UsageError("a sequence is given twice in one pass")
-        for rows in batch:
-            length = len(self._cache(rows.sequence_id)) + len(rows.token_ids)
-            if length > self._max_length:
-                raise ContextLengthError(f"{length} tokens do not fit; a sequence holds at most {self._max_length}")
-            if not 0 <= rows.num_logits <= len(rows.token_ids) or not rows.token_ids:
-                raise UsageError(f"{rows.num_logits} rows of logits wanted of {len(rows.token_ids)} tokens")
-            for token_id in rows.token_ids:
-                if not 0 <= token_id < self.vocab_size:
-                    raise UsageError(f"token id {token_id} is outside the vocabulary, 0 to {self.vocab_size - 1}")
+    def _check_no_tree(self, sequence_id: int) -> None:
+        self._cache(sequence_id)
+        if sequence_id in self._trees:
+            raise UsageError(f"sequence {sequence_id} holds a tree; keep a path of it or crop first")
+
+    def _check(self, rows: Rows) -> None:
+        self._check_no_tree(rows.sequence_id)
+        length = len(self._cache(rows.sequence_id)) + len(rows.token_ids)
+        if length > self._max_length:
+            raise ContextLengthError(f"{length} tokens do not fit; a sequence holds at most {self._max_length}")
+        if not 0 <= rows.num_logits <= len(rows.token_ids) or not rows.token_ids:
+            raise UsageError(f"{rows.num_logits} rows of logits wanted of {len(rows.token_ids)} tokens")
+        for token_id in rows.token_ids:
+            if not 0 <= token_id < self.vocab_size:
+                raise UsageError(f"token id {token_id} is outside the vocabulary, 0 to {self.vocab_size - 1}")
+        if rows.parents is not None and len(rows.parents) != len(rows.token_ids):
+            raise UsageError(f"{len(rows.parents)} parents are given for {len(rows.token_ids)} tokens")
+        for node, parent in enumerate(rows.parents or ()):
+            if not -1 <= parent < node:
+                raise UsageError(f"the parent of node {node} is {parent}; it must be -1 or an earlier node")

@@ -18,6 +18,8 @@ class ModelConfig:
         rope_style: ``"half"`` rotates element ``i`` with ``i + rope_dim / 2`` (safetensors, and GGUF of qwen2);
             ``"interleaved"`` rotates ``2 i`` with ``2 i + 1`` (GGUF of llama, whose q and k rows are permuted).
         rope_inv_freq: ``[rope_dim / 2]`` inverse frequencies, every scaling rule of the file already applied.
+        layer_windows: For each layer how many positions a token sees, its own the last of them; 0 is all. Empty is 0
+            for every layer.
     """
 
     architecture: str
@@ -32,6 +34,7 @@ class ModelConfig:
     norm_eps: float
     rope_style: Literal["half", "interleaved"]
     rope_inv_freq: tuple[float, ...]
+    layer_windows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
