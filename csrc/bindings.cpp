@@ -81,31 +81,36 @@ std::vector<std::string> isa_names() {
 NB_MODULE(_core, m) {
   nb::exception<ContextOverflow>(m, "ContextOverflow", PyExc_ValueError);
 
+  nb::class_<ModelConfig>(m, "ModelConfig")
+      .def(nb::init<>())
+      .def_rw("vocab_size", &ModelConfig::vocab_size)
+      .def_rw("context_length", &ModelConfig::context_length)
+      .def_rw("hidden_size", &ModelConfig::hidden_size)
+      .def_rw("intermediate_size", &ModelConfig::intermediate_size)
+      .def_rw("num_layers", &ModelConfig::num_layers)
+      .def_rw("num_heads", &ModelConfig::num_heads)
+      .def_rw("num_kv_heads", &ModelConfig::num_kv_heads)
+      .def_rw("head_dim", &ModelConfig::head_dim)
+      .def_rw("norm_eps", &ModelConfig::norm_eps)
+      .def_rw("norm_offset", &ModelConfig::norm_offset)
+      .def_rw("qkv_bias", &ModelConfig::qkv_bias)
+      .def_rw("qk_norm", &ModelConfig::qk_norm)
+      .def_rw("post_norms", &ModelConfig::post_norms)
+      .def_rw("activation", &ModelConfig::activation)
+      .def_rw("embedding_scale", &ModelConfig::embedding_scale)
+      .def_rw("query_scale", &ModelConfig::query_scale)
+      .def_rw("rope_style", &ModelConfig::rope_style)
+      .def_rw("rope_inv_freq", &ModelConfig::rope_inv_freq)
+      .def_rw("layer_windows", &ModelConfig::layer_windows)
+      .def_rw("windowed_rope_inv_freq", &ModelConfig::windowed_rope_inv_freq);
+
   nb::class_<Model>(m, "Model")
       .def(
           "__init__",
-          [](Model* self, std::string architecture, int64_t vocab_size, int64_t context_length, int64_t hidden_size,
-             int64_t intermediate_size, int64_t num_layers, int64_t num_heads, int64_t num_kv_heads, int64_t head_dim,
-             double norm_eps, std::string rope_style, std::vector<double> rope_inv_freq,
-             std::vector<int64_t> layer_windows, int threads, int64_t max_length, const std::string& isa) {
-            new (self) Model({.architecture = std::move(architecture),
-                              .vocab_size = vocab_size,
-                              .context_length = context_length,
-                              .hidden_size = hidden_size,
-                              .intermediate_size = intermediate_size,
-                              .num_layers = num_layers,
-                              .num_heads = num_heads,
-                              .num_kv_heads = num_kv_heads,
-                              .head_dim = head_dim,
-                              .norm_eps = norm_eps,
-                              .rope_style = std::move(rope_style),
-                              .rope_inv_freq = std::move(rope_inv_freq),
-                              .layer_windows = std::move(layer_windows)},
-                             threads, max_length, isa);
+          [](Model* self, const ModelConfig& config, int threads, int64_t max_length, const std::string& isa) {
+            new (self) Model(config, threads, max_length, isa);
           },
-          nb::kw_only(), "architecture"_a, "vocab_size"_a, "context_length"_a, "hidden_size"_a, "intermediate_size"_a,
-          "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_eps"_a, "rope_style"_a,
-          "rope_inv_freq"_a, "layer_windows"_a, "threads"_a, "max_length"_a, "isa"_a)
+          "config"_a, nb::kw_only(), "threads"_a, "max_length"_a, "isa"_a)
       .def("add_tensor", &add_tensor, nb::kw_only(), "role"_a, "layer"_a.none(), "type"_a, "shape"_a, "data"_a,
            "pack_as"_a)
       .def("finish", &Model::finish, nb::call_guard<nb::gil_scoped_release>())

@@ -23,12 +23,12 @@ Executor::Executor(const ModelConfig& config, const Weights& weights, const KvCa
       v_(config.kv_size()),
       gate_(config.intermediate_size),
       up_(config.intermediate_size),
-      cos_(static_cast<int64_t>(config.rope_inv_freq.size())),
-      sin_(static_cast<int64_t>(config.rope_inv_freq.size())),
       normed_(kMaxRows, config.hidden_size),
       attended_(kMaxRows, config.q_size()),
       gated_(kMaxRows, config.intermediate_size),
       in_order_(kMaxRows) {
+  rotations_.emplace_back(config.rope_inv_freq);
+  if (!config.windowed_rope_inv_freq.empty()) rotations_.emplace_back(config.windowed_rope_inv_freq);
   const int64_t scratch = std::max(attention_scratch(config.head_dim), residual_.stride);
   for (int i = 0; i < pool.num_threads(); ++i) scratch_.emplace_back(scratch * sizeof(float));
   std::iota(in_order_.begin(), in_order_.end(), 0);
@@ -61,12 +61,24 @@ void Executor::run(std::span<const Row> rows, float* logits) {
   pool_.run([&](int thread) noexcept {
     attend_and_project(wanted, last, thread);
     feed_forward(wanted, last, thread);
-    add_and_norm({in_order_.data(), wanted.rows.size()}, after_attention_, projected_, residual_,
-                 weights_.output_norm, weights_.output.quantised, thread);
+    add_and_norm({in_order_.data(), wanted.rows.size()}, after_attention_, projected_,
+                 weights_.layers[last].ffn_post_norm, residual_, weights_.output_norm, weights_.output.quantised,
+                 thread);
     barrier_.arrive_and_wait();
     const MatmulJob job{&weights_.output, logits, config_.vocab_size};
     matmul({&job, 1}, normed_, isa_, thread, pool_.num_threads());
   });
+}
+
+Executor::Rotation::Rotation(const std::vector<double>& inv_freq)
+    : inv_freq(inv_freq), cos(static_cast<int64_t>(inv_freq.size())), sin(static_cast<int64_t>(inv_freq.size())) {}
+
+void Executor::Rotation::set(int64_t row, int64_t position) {
+  for (size_t i = 0; i < inv_freq.size(); ++i) {
+    const double angle = static_cast<double>(position) * inv_freq[i];
+    cos.row(row)[i] = static_cast<float>(std::cos(angle));
+    sin.row(row)[i] = static_cast<float>(std::sin(angle));
+  }
 }
 
 // --- what is done before the threads start ---------------------------------------------------------------------------
@@ -134,15 +146,22 @@ void Executor::multiply(std::span<const MatmulJob> jobs, const Activations& x, i
 }
 
 // Every thread adds and squares whole rows, which takes less time than meeting again, but keeps only its own columns.
-void Executor::add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta, Matrix& sum,
-                            const std::vector<float>& weight, bool quantise, int thread) {
+void Executor::add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta,
+                            const std::vector<float>& delta_weight, Matrix& sum, const std::vector<float>& weight,
+                            bool quantise, int thread) {
+  const auto eps = static_cast<float>(config_.norm_eps);
   const Span columns = columns_of(normed_, thread);
   const int64_t begin = columns.begin, count = std::min(columns.end, x.stride) - begin;
   if (count <= 0) return;
   float* whole = scratch_[thread].as<float>();
   for (size_t r = 0; r < rows.size(); ++r) {
-    ops_.add(x.row(rows[r]), delta.row(r), x.stride, whole);
-    const float scale = ops_.rms_scale(whole, config_.hidden_size, static_cast<float>(config_.norm_eps));
+    const float* added = delta.row(r);
+    if (!delta_weight.empty()) {
+      ops_.scale(added, ops_.rms_scale(added, config_.hidden_size, eps), delta_weight.data(), x.stride, whole);
+      added = whole;
+    }
+    ops_.add(x.row(rows[r]), added, x.stride, whole);
+    const float scale = ops_.rms_scale(whole, config_.hidden_size, eps);
     std::memcpy(sum.row(r) + begin, whole + begin, count * sizeof(float));
     ops_.scale(whole + begin, scale, weight.data() + begin, count, normed_.floats() + r * normed_.stride() + begin);
   }
@@ -152,14 +171,11 @@ void Executor::add_and_norm(std::span<const int64_t> rows, const Matrix& x, cons
 void Executor::embed(std::span<const Row> rows, int thread) {
   const Span share = split(static_cast<int64_t>(rows.size()), thread, pool_.num_threads());
   for (int64_t r = share.begin; r < share.end; ++r) {
-    weights_.embed(rows[r].token, after_attention_.row(r));
+    float* x = after_attention_.row(r);
+    weights_.embed(rows[r].token, x);
+    for (int64_t i = 0; i < config_.hidden_size; ++i) x[i] *= static_cast<float>(config_.embedding_scale);
     std::fill_n(projected_.row(r), projected_.stride, 0.0f);
-    float *cos = cos_.row(r), *sin = sin_.row(r);
-    for (size_t i = 0; i < config_.rope_inv_freq.size(); ++i) {
-      const double angle = static_cast<double>(rows[r].position) * config_.rope_inv_freq[i];
-      cos[i] = static_cast<float>(std::cos(angle));
-      sin[i] = static_cast<float>(std::sin(angle));
-    }
+    for (Rotation& rotation : rotations_) rotation.set(r, rows[r].position);
   }
   barrier_.arrive_and_wait();
 }
@@ -167,7 +183,9 @@ void Executor::embed(std::span<const Row> rows, int thread) {
 void Executor::keys_and_values(std::span<const Row> rows, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
   if (thread == 0) next_task_.store(0, std::memory_order_relaxed);  // used after the barriers below
-  add_and_norm({in_order_.data(), rows.size()}, after_attention_, projected_, residual_, w.attn_norm,
+  static const std::vector<float> kNone;  // nothing comes before the first layer
+  add_and_norm({in_order_.data(), rows.size()}, after_attention_, projected_,
+               layer == 0 ? kNone : weights_.layers[layer - 1].ffn_post_norm, residual_, w.attn_norm,
                w.attn_q.quantised || w.attn_k.quantised || w.attn_v.quantised, thread);
   const MatmulJob jobs[] = {
       {&w.attn_q, q_.row(0), q_.stride}, {&w.attn_k, k_.row(0), k_.stride}, {&w.attn_v, v_.row(0), v_.stride}};
@@ -179,30 +197,36 @@ void Executor::keys_and_values(std::span<const Row> rows, int64_t layer, int thr
 void Executor::rotate_and_store(std::span<const Row> rows, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
   const int64_t head_dim = config_.head_dim, group = config_.num_heads / config_.num_kv_heads;
-  const auto half = static_cast<int64_t>(config_.rope_inv_freq.size());
   const auto num_rows = static_cast<int64_t>(rows.size());
-  const float q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-  const auto add_bias = [&](float* x, const std::vector<float>& bias, int64_t begin, int64_t n) {
-    if (!bias.empty()) ops_.add(x, bias.data() + begin, n, x);
+  const auto q_scale = static_cast<float>(config_.query_scale);
+  const auto part_of = [&](const std::vector<float>& bias, int64_t head) {
+    return bias.empty() ? nullptr : bias.data() + head * head_dim;
   };
   // One item is one row's share of one key-value head; neighbouring rows, which share cache lines, stay together.
   const Span items = split(num_rows * config_.num_kv_heads, thread, pool_.num_threads());
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t kv_head = item / num_rows, r = item % num_rows;
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      float* q = q_.row(r) + head * head_dim;
-      add_bias(q, w.attn_q_bias, head * head_dim, head_dim);
-      ops_.rotate(q, cos_.row(r), sin_.row(r), half, head_dim, q_scale);
-    }
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      prepare_head(q_.row(r) + head * head_dim, part_of(w.attn_q_bias, head), w.attn_q_norm, r, layer, q_scale);
     float *k = k_.row(r) + kv_head * head_dim, *v = v_.row(r) + kv_head * head_dim;
-    add_bias(k, w.attn_k_bias, kv_head * head_dim, head_dim);
-    add_bias(v, w.attn_v_bias, kv_head * head_dim, head_dim);
-    ops_.rotate(k, cos_.row(r), sin_.row(r), half, head_dim, 1.0f);
+    prepare_head(k, part_of(w.attn_k_bias, kv_head), w.attn_k_norm, r, layer, 1.0f);
+    if (const float* bias = part_of(w.attn_v_bias, kv_head)) ops_.add(v, bias, head_dim, v);
     const int64_t position = rows[r].position;
     uint16_t* block = rows[r].sequence->chunk_data[position / kChunkPositions] + cache_.offset(layer, kv_head) +
                       position % kChunkPositions / kBlockPositions * block_elements(head_dim);
     ops_.write_cache(k, v, head_dim, block, position % kBlockPositions);
   }
+}
+
+void Executor::prepare_head(float* x, const float* bias, const std::vector<float>& norm, int64_t row, int64_t layer,
+                            float scale) {
+  const int64_t n = config_.head_dim;
+  if (bias != nullptr) ops_.add(x, bias, n, x);
+  if (!norm.empty())
+    ops_.scale(x, ops_.rms_scale(x, n, static_cast<float>(config_.norm_eps)), norm.data(), n, x);
+  const Rotation& rotation = config_.window(layer) == 0 ? rotations_.front() : rotations_.back();
+  const auto half = static_cast<int64_t>(rotation.inv_freq.size());
+  ops_.rotate(x, rotation.cos.row(row), rotation.sin.row(row), half, n, scale);
 }
 
 void Executor::attend_and_project(const Selection& selection, int64_t layer, int thread) {
@@ -223,15 +247,16 @@ void Executor::attend_and_project(const Selection& selection, int64_t layer, int
 // Leaves the two terms of the residual stream, whose sum is taken where it is needed next.
 void Executor::feed_forward(const Selection& selection, int64_t layer, int thread) {
   const LayerWeights& w = weights_.layers[layer];
-  add_and_norm(selection.rows, residual_, projected_, after_attention_, w.ffn_norm,
+  add_and_norm(selection.rows, residual_, projected_, w.attn_post_norm, after_attention_, w.ffn_norm,
                w.ffn_gate.quantised || w.ffn_up.quantised, thread);
   const MatmulJob gate_and_up[] = {{&w.ffn_gate, gate_.row(0), gate_.stride}, {&w.ffn_up, up_.row(0), up_.stride}};
   multiply(gate_and_up, normed_, thread);
 
   const Span columns = columns_of(gated_, thread);
   const int64_t begin = columns.begin, count = std::min(columns.end, gate_.stride) - begin;
+  const auto activate = config_.activation == "silu" ? ops_.silu_mul : ops_.gelu_mul;
   for (int64_t r = 0; count > 0 && r < gated_.num_rows(); ++r)
-    ops_.silu_mul(gate_.row(r) + begin, up_.row(r) + begin, count, gated_.floats() + r * gated_.stride() + begin);
+    activate(gate_.row(r) + begin, up_.row(r) + begin, count, gated_.floats() + r * gated_.stride() + begin);
   if (w.ffn_down.quantised) gated_.quantize_columns(columns.begin, columns.end, isa_);
   const MatmulJob down{&w.ffn_down, projected_.row(0), projected_.stride};
   multiply({&down, 1}, gated_, thread);

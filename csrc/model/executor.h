@@ -63,11 +63,16 @@ class Executor {
 
   // Every function below is one thread's share; `thread` says whose.
   void embed(std::span<const Row> rows, int thread);
-  // sum = the given rows of x + delta; normed = norm(sum) * weight, quantised if asked for.
-  void add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta, Matrix& sum,
-                    const std::vector<float>& weight, bool quantise, int thread);
+  // sum = the given rows of x + delta, or of x + norm(delta) * delta_weight if that is not empty; normed = norm(sum) *
+  // weight, quantised if asked for.
+  void add_and_norm(std::span<const int64_t> rows, const Matrix& x, const Matrix& delta,
+                    const std::vector<float>& delta_weight, Matrix& sum, const std::vector<float>& weight,
+                    bool quantise, int thread);
   void keys_and_values(std::span<const Row> rows, int64_t layer, int thread);
   void rotate_and_store(std::span<const Row> rows, int64_t layer, int thread);
+  // Bias, norm and rotation of one head of q or k; the first two where the model has them.
+  void prepare_head(float* x, const float* bias, const std::vector<float>& norm, int64_t row, int64_t layer,
+                    float scale);
   void attend_and_project(const Selection& selection, int64_t layer, int thread);
   void feed_forward(const Selection& selection, int64_t layer, int thread);
   void multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread);
@@ -84,7 +89,15 @@ class Executor {
 
   Matrix residual_, after_attention_;  // the residual stream before and between the two halves of a layer
   Matrix projected_;                   // what comes next in it
-  Matrix q_, k_, v_, gate_, up_, cos_, sin_;
+  Matrix q_, k_, v_, gate_, up_;
+  // Cosines and sines of the rows' positions: those of layers without a window and, if they differ, of those with one.
+  struct Rotation {
+    explicit Rotation(const std::vector<double>& inv_freq);
+    void set(int64_t row, int64_t position);
+    const std::vector<double>& inv_freq;
+    Matrix cos, sin;
+  };
+  std::vector<Rotation> rotations_;
   Activations normed_, attended_, gated_;
   std::vector<AlignedBuffer> scratch_;  // one per thread
   std::vector<int64_t> in_order_;       // 0 .. kMaxRows - 1

@@ -16,13 +16,15 @@ int64_t hidden(const ModelConfig& c) { return c.hidden_size; }
 int64_t inner(const ModelConfig& c) { return c.intermediate_size; }
 int64_t q_size(const ModelConfig& c) { return c.q_size(); }
 int64_t kv_size(const ModelConfig& c) { return c.kv_size(); }
+int64_t head(const ModelConfig& c) { return c.head_dim; }
 
 struct VectorRole {
   std::string_view name;
   std::vector<float> LayerWeights::* member;
   Size size;
-  bool is_bias = false;
+  bool is_norm = false;
   bool is_rotated = false;
+  bool ModelConfig::* wanted = nullptr;  // which models have it; all by default
 };
 struct MatrixRole {
   std::string_view name;
@@ -31,12 +33,16 @@ struct MatrixRole {
   bool is_rotated = false;
 };
 
-const std::array<VectorRole, 5> kVectorRoles{{
-    {"attn_norm", &LayerWeights::attn_norm, hidden},
-    {"attn_q_bias", &LayerWeights::attn_q_bias, q_size, true, true},
-    {"attn_k_bias", &LayerWeights::attn_k_bias, kv_size, true, true},
-    {"attn_v_bias", &LayerWeights::attn_v_bias, kv_size, true},
-    {"ffn_norm", &LayerWeights::ffn_norm, hidden},
+const std::array<VectorRole, 9> kVectorRoles{{
+    {"attn_norm", &LayerWeights::attn_norm, hidden, true},
+    {"attn_q_bias", &LayerWeights::attn_q_bias, q_size, false, true, &ModelConfig::qkv_bias},
+    {"attn_k_bias", &LayerWeights::attn_k_bias, kv_size, false, true, &ModelConfig::qkv_bias},
+    {"attn_v_bias", &LayerWeights::attn_v_bias, kv_size, false, false, &ModelConfig::qkv_bias},
+    {"attn_q_norm", &LayerWeights::attn_q_norm, head, true, true, &ModelConfig::qk_norm},
+    {"attn_k_norm", &LayerWeights::attn_k_norm, head, true, true, &ModelConfig::qk_norm},
+    {"attn_post_norm", &LayerWeights::attn_post_norm, hidden, true, false, &ModelConfig::post_norms},
+    {"ffn_norm", &LayerWeights::ffn_norm, hidden, true},
+    {"ffn_post_norm", &LayerWeights::ffn_post_norm, hidden, true, false, &ModelConfig::post_norms},
 }};
 const std::array<MatrixRole, 7> kMatrixRoles{{
     {"attn_q", &LayerWeights::attn_q, q_size, hidden, true},
@@ -47,6 +53,10 @@ const std::array<MatrixRole, 7> kMatrixRoles{{
     {"ffn_up", &LayerWeights::ffn_up, inner, hidden},
     {"ffn_down", &LayerWeights::ffn_down, hidden, inner},
 }};
+
+bool has(const ModelConfig& config, const VectorRole& role) {
+  return role.wanted == nullptr || config.*role.wanted;
+}
 
 std::string describe(const Tensor& tensor) {
   return "tensor " + tensor.role + (tensor.layer ? " of layer " + std::to_string(*tensor.layer) : "");
@@ -84,7 +94,7 @@ void Weights::add(const Tensor& tensor, PackAs pack_as, ThreadPool& pool) {
   if (tensor.role == "embedding" || tensor.role == "output" || tensor.role == "output_norm") {
     if (tensor.layer) reject(tensor, "belongs to no layer");
     check_shape(tensor, tensor.role == "output_norm" ? std::vector{h} : std::vector{vocab, h});
-    if (tensor.role == "output_norm") return add_vector(output_norm, tensor, false);
+    if (tensor.role == "output_norm") return add_vector(output_norm, tensor, false, config_.norm_offset);
     if (tensor.role == "output") return add_matrix(output, tensor, pack_as, false, pool);
     if (!embedding_.data.empty()) reject(tensor, "is given twice");
     embedding_ = tensor;
@@ -99,8 +109,9 @@ void Weights::add(const Tensor& tensor, PackAs pack_as, ThreadPool& pool) {
   for (const VectorRole& role : kVectorRoles) {
     if (role.name != tensor.role) continue;
     LayerWeights& weights = layer();
+    if (!has(config_, role)) reject(tensor, "has no place in this model, by its description");
     check_shape(tensor, {role.size(config_)});
-    return add_vector(weights.*role.member, tensor, role.is_rotated);
+    return add_vector(weights.*role.member, tensor, role.is_rotated, role.is_norm ? config_.norm_offset : 0);
   }
   for (const MatrixRole& role : kMatrixRoles) {
     if (role.name != tensor.role) continue;
@@ -111,7 +122,7 @@ void Weights::add(const Tensor& tensor, PackAs pack_as, ThreadPool& pool) {
   reject(tensor, "has a role that the core does not know");
 }
 
-void Weights::add_vector(std::vector<float>& vector, const Tensor& tensor, bool reorder) {
+void Weights::add_vector(std::vector<float>& vector, const Tensor& tensor, bool reorder, double offset) {
   if (!vector.empty()) reject(tensor, "is given twice");
   const int64_t n = tensor.shape[0];
   std::vector<float> values(padded(n));
@@ -122,6 +133,7 @@ void Weights::add_vector(std::vector<float>& vector, const Tensor& tensor, bool 
     const std::vector<uint8_t> bytes = reordered(floats, sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
   }
+  for (int64_t i = 0; i < n; ++i) values[i] += static_cast<float>(offset);
   vector = std::move(values);
 }
 
@@ -159,7 +171,7 @@ void Weights::finish(ThreadPool& pool) {
   require(!output_norm.empty(), "output_norm", std::nullopt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     for (const VectorRole& role : kVectorRoles)
-      require(!(layers[i].*role.member).empty() || (role.is_bias && !config_.needs_qkv_bias()), role.name, i);
+      require(!(layers[i].*role.member).empty() || !has(config_, role), role.name, i);
     for (const MatrixRole& role : kMatrixRoles) require((layers[i].*role.member).num_out != 0, role.name, i);
   }
   if (output.num_out == 0)

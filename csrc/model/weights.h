@@ -23,9 +23,10 @@ struct Tensor {
   std::shared_ptr<const void> owner;  // keeps data alive
 };
 
-// Vectors are padded with zeros to a multiple of 16; a bias that the model lacks is empty.
+// Vectors are padded with zeros to a multiple of 16; one that the model lacks is empty.
 struct LayerWeights {
-  std::vector<float> attn_norm, attn_q_bias, attn_k_bias, attn_v_bias, ffn_norm;
+  std::vector<float> attn_norm, attn_q_bias, attn_k_bias, attn_v_bias, attn_q_norm, attn_k_norm, attn_post_norm;
+  std::vector<float> ffn_norm, ffn_post_norm;
   PackedMatrix attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down;
 };
 
@@ -50,7 +51,7 @@ class Weights {
   int64_t bytes() const;
 
  private:
-  void add_vector(std::vector<float>& vector, const Tensor& tensor, bool reorder);
+  void add_vector(std::vector<float>& vector, const Tensor& tensor, bool reorder, double offset);
   void add_matrix(PackedMatrix& matrix, const Tensor& tensor, PackAs pack_as, bool reorder, ThreadPool& pool);
   std::vector<uint8_t> reordered(const Tensor& tensor, int64_t item_bytes) const;
 

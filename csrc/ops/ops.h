@@ -28,7 +28,7 @@ struct AttentionTask {
   int64_t group;
   int64_t first_position;
   int64_t begin, end;  // queries, at most kMaxTaskQueries of them
-  const float* q;      // head 0 of the group in row 0, heads side by side, already divided by sqrt(head_dim)
+  const float* q;      // head 0 of the group in row 0, heads side by side, already scaled
   int64_t q_stride;    // from row to row
   float* out;          // as q
   int64_t out_stride;
@@ -37,13 +37,16 @@ struct AttentionTask {
 constexpr int64_t attention_scratch(int64_t head_dim) { return kMaxTaskQueries * (padded(head_dim) + 32); }
 
 struct Ops {
-  // 1 / sqrt(mean(x^2) + eps) over n values padded with zeros.
+  // 1 / sqrt(mean(x^2) + eps) over n values, not padded.
   float (*rms_scale)(const float* x, int64_t n, float eps);
   // y = x * scale * weight
   void (*scale)(const float* x, float scale, const float* weight, int64_t n, float* y);
   void (*add)(const float* a, const float* b, int64_t n, float* y);
   // y = gate / (1 + e^-gate) * up; n is a multiple of 16.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* y);
+  // y = gate / (1 + e^-2u) * up with u = sqrt(2 / pi) (gate + 0.044715 gate^3), which is the approximation of GELU by tanh
+  // (Hendrycks and Gimpel, https://arxiv.org/abs/1606.08415); n is a multiple of 16.
+  void (*gelu_mul)(const float* gate, const float* up, int64_t n, float* y);
   // Rotates x[i] with x[i + half] for i < half by the given angles, then multiplies all n values (not padded) by scale.
   void (*rotate)(float* x, const float* cos, const float* sin, int64_t half, int64_t n, float scale);
   // Puts one head's key and value (not padded) at a slot of a block, the value with zeros behind it.

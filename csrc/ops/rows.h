@@ -7,9 +7,20 @@
 namespace outrider {
 namespace {
 
+// The first lanes from memory, zeros in the others: what lies beyond a head belongs to another thread, or to nobody.
+inline Vec load_some(const float* p, int64_t count) {
+  if (count >= kLanes) return load(p);
+  float lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
+  return load(lanes);
+}
+
 float rms_scale(const float* x, int64_t n, float eps) {
   Vec squares = splat(0.0f);
-  for (int64_t i = 0; i < n; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec values = load_some(x + i, n - i);
+    squares = fma(values, values, squares);
+  }
   return 1.0f / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(n) + eps);
 }
 
@@ -30,6 +41,15 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* y) {
   }
 }
 
+void gelu_mul(const float* gate, const float* up, int64_t n, float* y) {
+  const Vec one = splat(1.0f), linear = splat(-1.5957691f), cubic = splat(-0.071354816f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec g = load(gate + i);
+    const Vec exponent = mul(g, fma(mul(g, g), cubic, linear));
+    store(y + i, mul(div(g, add(one, exp(exponent))), load(up + i)));
+  }
+}
+
 void rotate(float* x, const float* cos, const float* sin, int64_t half, int64_t n, float scale) {
   float* __restrict first = x;
   float* __restrict second = x + half;
@@ -39,14 +59,6 @@ void rotate(float* x, const float* cos, const float* sin, int64_t half, int64_t 
     second[i] = (b * cos[i] + a * sin[i]) * scale;
   }
   for (int64_t i = 2 * half; i < n; ++i) x[i] *= scale;
-}
-
-// The first lanes from memory, zeros in the others: what lies beyond a head belongs to another thread, or to nobody.
-inline Vec load_some(const float* p, int64_t count) {
-  if (count >= kLanes) return load(p);
-  float lanes[kLanes] = {};
-  std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
-  return load(lanes);
 }
 
 void write_cache(const float* k, const float* v, int64_t head_dim, uint16_t* block, int64_t slot) {

@@ -18,6 +18,30 @@ _MetadataValue: TypeAlias = int | float | bool | str | list[str] | NDArray[np.ge
 class ContextOverflow(ValueError):  # noqa: N818
     """A sequence would outgrow ``max_length``."""
 
+class ModelConfig:
+    """A decoder described by data: see :class:`outrider.models.config.ModelConfig`. Every number must be set."""
+
+    vocab_size: int
+    context_length: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    norm_offset: float
+    qkv_bias: bool
+    qk_norm: bool
+    post_norms: bool
+    activation: str
+    embedding_scale: float
+    query_scale: float
+    rope_style: str
+    rope_inv_freq: Sequence[float]
+    layer_windows: Sequence[int]
+    windowed_rope_inv_freq: Sequence[float]
+
 class Model:
     """A model and the caches of its sequences, used by one thread at a time; a second one gets a ``ValueError``.
 
@@ -28,25 +52,13 @@ class Model:
 
     def __init__(
         self,
+        config: ModelConfig,
         *,
-        architecture: str,
-        vocab_size: int,
-        context_length: int,
-        hidden_size: int,
-        intermediate_size: int,
-        num_layers: int,
-        num_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        norm_eps: float,
-        rope_style: str,
-        rope_inv_freq: Sequence[float],
-        layer_windows: Sequence[int],
         threads: int,
         max_length: int,
         isa: str,
     ) -> None:
-        """See ``ModelConfig``; ``isa`` is one of :func:`available_isas` or empty for the best of them."""
+        """``isa`` is one of :func:`available_isas` or empty for the best of them."""
 
     def add_tensor(
         self,

@@ -36,6 +36,8 @@ const std::map<std::string, void (*)()> kTests = {
     TEST(attention_is_close_to_exact),
     TEST(attention_does_not_see_later_rows),
     TEST(silu_is_close_to_exact),
+    TEST(gelu_is_close_to_exact),
+    TEST(norm_of_a_head_takes_nothing_beyond_it),
     TEST(cache_takes_nothing_beyond_a_head),
     TEST(cache_rounds_to_nearest_half),
     TEST(pool_calls_every_thread),

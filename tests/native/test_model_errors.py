@@ -33,7 +33,18 @@ HUGE = 2**31
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("architecture", "gpt2"),
+        ("activation", "relu"),
+        ("query_scale", 0.0),
+        ("query_scale", math.nan),
+        ("embedding_scale", -1.0),
+        ("embedding_scale", math.inf),
+        ("norm_offset", math.nan),
+        ("norm_offset", 2.0),
+        ("layer_windows", (4,)),
+        ("layer_windows", (4, -1)),
+        ("layer_windows", (HUGE, 4)),
+        ("windowed_rope_inv_freq", (1.0,)),
+        ("windowed_rope_inv_freq", (math.nan,) * 8),
         ("rope_style", "spiral"),
         ("rope_inv_freq", ()),
         ("rope_inv_freq", (1.0,) * 9),
@@ -101,7 +112,7 @@ from outrider.models.config import ModelConfig, TensorSource
 
 data = np.zeros(2**28, np.uint8)
 matrix = TensorSource(role="ffn_up", layer=0, type="F32", shape=(2**14, 2**12), data=data)
-config = ModelConfig("llama", 77, 1024, 2**12, 2**14, 1, 32, 32, 128, 1e-5, "half", (1.0,))
+config = ModelConfig("llama", 77, 1024, 2**12, 2**14, 1, 32, 32, 128, 1e-5, 1.0, "half", (1.0,))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**27,) * 2)
 try:
@@ -186,14 +197,22 @@ def test_tensors(tensors: list[TensorSource], named: str) -> None:
         NativeBackend.load(SHAPE.config, tensors, max_length=16, threads=1)
 
 
-def test_qwen2_needs_its_biases() -> None:
-    with pytest.raises(ModelFileError, match="attn_q_bias of layer 0 is missing"):
-        NativeBackend.load(replace(SHAPE.config, architecture="qwen2"), TENSORS, max_length=16, threads=1)
+@pytest.mark.parametrize(
+    ("field", "role"), [("qkv_bias", "attn_q_bias"), ("qk_norm", "attn_q_norm"), ("post_norms", "attn_post_norm")]
+)
+def test_a_model_has_what_its_description_says_and_no_more(field: str, role: str) -> None:
+    with pytest.raises(ModelFileError, match=f"{role} of layer 0 is missing"):
+        NativeBackend.load(replace(SHAPE.config, **{field: True}), TENSORS, max_length=16, threads=1)
+    surplus = TensorSource(role, 1, "F32", (64,), np.zeros(256, np.uint8))
+    with pytest.raises(ModelFileError, match=f"{role} of layer 1 has no place in this model"):
+        NativeBackend.load(SHAPE.config, [*TENSORS, surplus], max_length=16, threads=1)
 
 
 def test_a_model_that_is_not_finished() -> None:
-    config = {**vars_of(SHAPE), "threads": 1, "max_length": 16, "isa": ""}
-    model = _core.Model(**config)
+    config = _core.ModelConfig()
+    for name, value in vars_of(SHAPE).items():
+        setattr(config, name, value)
+    model = _core.Model(config, threads=1, max_length=16, isa="")
     sequence = model.open()
     with pytest.raises(ValueError, match="not finished"):
         model.forward([sequence], [[1]], [1])
@@ -201,7 +220,7 @@ def test_a_model_that_is_not_finished() -> None:
 
 def vars_of(shape: Shape) -> dict[str, Any]:
     config = shape.config
-    return {name: getattr(config, name) for name in config.__slots__}
+    return {name: getattr(config, name) for name in config.__slots__ if name != "architecture"}
 
 
 @pytest.mark.parametrize(

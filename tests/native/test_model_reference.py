@@ -30,6 +30,11 @@ SHAPES = {
     "qwen2, tied, seven queries a key": Shape(
         architecture="qwen2", tied=True, hidden_size=56, num_heads=7, num_kv_heads=1, head_dim=8
     ),
+    "qwen3, heads wider than the model": Shape(architecture="qwen3", hidden_size=48, num_heads=4, head_dim=32),
+    "qwen3, heads of an odd size, tied": Shape(
+        architecture="qwen3", tied=True, num_heads=4, num_kv_heads=1, head_dim=18
+    ),
+    "gemma3 without windows": Shape(architecture="gemma3", tied=True, num_layers=3, head_dim=24),
 }
 TOKENS = np.random.default_rng(5).integers(0, 77, 150).tolist()
 

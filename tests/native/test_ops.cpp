@@ -101,6 +101,7 @@ void test_row_functions_agree() {
       Floats x = random_floats(n, 3, rng), y = random_floats(n, 3, rng);
       x[5] += poison;
       check_all_agree("rms_scale", [&](const Ops& ops) { return Floats{ops.rms_scale(x.data(), n, 1e-6f)}; });
+      check_all_agree("rms_scale", [&](const Ops& ops) { return Floats{ops.rms_scale(x.data(), n - 3, 1e-6f)}; });
       const auto into = [&](const auto& f) {
         Floats out(x.size());
         f(out.data());
@@ -112,6 +113,9 @@ void test_row_functions_agree() {
       check_all_agree("add", [&](const Ops& ops) { return into([&](float* out) { ops.add(x.data(), y.data(), n, out); }); });
       check_all_agree("silu_mul", [&](const Ops& ops) {
         return into([&](float* out) { ops.silu_mul(x.data(), y.data(), n, out); });
+      });
+      check_all_agree("gelu_mul", [&](const Ops& ops) {
+        return into([&](float* out) { ops.gelu_mul(x.data(), y.data(), n, out); });
       });
       check_all_agree("rotate", [&](const Ops& ops) {
         Floats turned = x;
@@ -168,6 +172,24 @@ void test_silu_is_close_to_exact() {
     ops.silu_mul(gate.data(), up.data(), 16, out.data());
     const double exact = x / (1 + std::exp(-static_cast<double>(x)));
     check(std::abs(out[0] - exact) <= 4e-7 * std::abs(exact), "silu(", x, ") is ", out[0], " for ", exact);
+  }
+}
+
+void test_gelu_is_close_to_exact() {
+  const Ops& ops = ops_for(Isa::kPortable);
+  for (float x = -80; x < 100; x += 0.037f) {
+    Floats gate(16, x), up(16, 2.0f), out(16);
+    ops.gelu_mul(gate.data(), up.data(), 16, out.data());
+    const double g = x, exact = g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+    check(std::abs(out[0] - exact) <= 4e-7 * std::abs(g), "2 gelu(", x, ") is ", out[0], " for ", exact);
+  }
+}
+
+void test_norm_of_a_head_takes_nothing_beyond_it() {
+  for (const Isa isa : available_isas()) {
+    Floats head(32, 2.0f);
+    std::fill(head.begin() + 18, head.end(), kNaN);  // the next head
+    check(ops_for(isa).rms_scale(head.data(), 18, 0.0f) == 0.5f, isa_name(isa), " looks beyond the head");
   }
 }
 

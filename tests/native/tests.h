@@ -29,6 +29,8 @@ void test_attention_agrees();
 void test_attention_is_close_to_exact();
 void test_attention_does_not_see_later_rows();
 void test_silu_is_close_to_exact();
+void test_gelu_is_close_to_exact();
+void test_norm_of_a_head_takes_nothing_beyond_it();
 void test_cache_takes_nothing_beyond_a_head();
 void test_cache_rounds_to_nearest_half();
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from inspect import signature
 
@@ -10,21 +11,40 @@ import torch
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 from tiny import quantised
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    DynamicCache,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from outrider.backends.native import NativeBackend, WeightFormat
 from outrider.models.config import ModelConfig, TensorSource
 
+_QUERY_SCALAR = 24  # gemma3's query_pre_attn_scalar
 _LAYER_ROLES = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+_GEMMA_ROLES = {
+    "post_attention_layernorm": "attn_post_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "ffn_post_norm",
 }
 _ROLES = {
     "model.embed_tokens.weight": "embedding",
@@ -48,11 +68,13 @@ class Shape:
     tied: bool = False
     attention_bias: bool = False  # qwen2 always has it
     interleaved: bool = False
+    window: int = 0  # of every layer but each third; gemma3 alone
     seed: int = 0
 
     @property
     def config(self) -> ModelConfig:
         half = self.head_dim // 2
+        gemma = self.architecture == "gemma3"
         return ModelConfig(
             architecture=self.architecture,
             vocab_size=self.vocab_size,
@@ -64,6 +86,17 @@ class Shape:
             num_kv_heads=self.num_kv_heads,
             head_dim=self.head_dim,
             norm_eps=1e-5,
+            query_scale=1 / math.sqrt(_QUERY_SCALAR if gemma else self.head_dim),
+            qkv_bias=self.attention_bias or self.architecture == "qwen2",
+            qk_norm=gemma or self.architecture == "qwen3",
+            post_norms=gemma,
+            norm_offset=1.0 if gemma else 0.0,
+            activation="gelu_tanh" if gemma else "silu",
+            embedding_scale=math.sqrt(self.hidden_size) if gemma else 1.0,
+            layer_windows=tuple(
+                self.window if (layer + 1) % 3 else 0 for layer in range(self.num_layers if self.window else 0)
+            ),
+            windowed_rope_inv_freq=tuple(100.0 ** (-i / half) for i in range(half if gemma else 0)),
             rope_style="interleaved" if self.interleaved else "half",
             rope_inv_freq=tuple(10000.0 ** (-i / half) for i in range(half)),
         )
@@ -86,19 +119,38 @@ def build_reference(shape: Shape) -> PreTrainedModel:
         "bos_token_id": 0,
         "eos_token_id": 1,
     }
-    if shape.architecture == "qwen2":
-        model: PreTrainedModel = Qwen2ForCausalLM(Qwen2Config(**common))
-    else:
-        model = LlamaForCausalLM(LlamaConfig(**common, attention_bias=shape.attention_bias))
+    model = _build(shape, common)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
-                weight.copy_(1 + 0.2 * torch.randn_like(weight))
+                weight.copy_(1 - shape.config.norm_offset + 0.2 * torch.randn_like(weight))
             elif name.endswith("bias"):
                 weight.copy_(0.0 if "o_proj" in name else 0.5 * torch.randn_like(weight))
             else:
                 weight.copy_(torch.randn_like(weight) * weight.shape[-1] ** -0.5 * 1.5)
     return model.eval()
+
+
+def _build(shape: Shape, common: dict[str, object]) -> PreTrainedModel:
+    if shape.architecture == "qwen2":
+        return Qwen2ForCausalLM(Qwen2Config(**common))
+    if shape.architecture == "qwen3":
+        return Qwen3ForCausalLM(Qwen3Config(**common))
+    if shape.architecture == "llama":
+        return LlamaForCausalLM(LlamaConfig(**common, attention_bias=shape.attention_bias))
+    rotations = {"full_attention": 10000.0, "sliding_attention": 100.0}
+    return Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **common,
+            query_pre_attn_scalar=_QUERY_SCALAR,
+            sliding_window=shape.window or 1024,
+            layer_types=[
+                "sliding_attention" if shape.window and (i + 1) % 3 else "full_attention"
+                for i in range(shape.num_layers)
+            ],
+            rope_parameters={kind: {"rope_type": "default", "rope_theta": t} for kind, t in rotations.items()},
+        )
+    )
 
 
 def tensors_of(model: PreTrainedModel, shape: Shape, weight_type: str = "F32") -> list[TensorSource]:
@@ -109,7 +161,7 @@ def tensors_of(model: PreTrainedModel, shape: Shape, weight_type: str = "F32") -
     rng = np.random.default_rng(shape.seed)
     tensors = []
     for name, parameter in model.state_dict().items():
-        role, layer = _role_of(name)
+        role, layer = _role_of(name, shape)
         if role is None or (role == "output" and shape.tied):
             continue
         permuted = shape.interleaved and role.split("_bias")[0] in ("attn_q", "attn_k")
@@ -153,12 +205,12 @@ def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np
     return logits
 
 
-def _role_of(name: str) -> tuple[str | None, int | None]:
+def _role_of(name: str, shape: Shape) -> tuple[str | None, int | None]:
     if name in _ROLES:
         return _ROLES[name], None
     _, _, layer, rest = name.split(".", 3)
     module, kind = rest.rsplit(".", 1)
-    role = _LAYER_ROLES[module]
+    role = (_LAYER_ROLES | _GEMMA_ROLES if shape.architecture == "gemma3" else _LAYER_ROLES)[module]
     if kind == "bias":
         return (None, None) if role == "attn_output" else (role + "_bias", int(layer))
     return role, int(layer)

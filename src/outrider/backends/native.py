@@ -19,7 +19,7 @@ WeightFormat = Literal["file", "int8", "bfloat16"]
 
 
 class NativeBackend:
-    """A :class:`~outrider.backends.base.Backend` that runs Llama and Qwen2 decoders on this machine's processors.
+    """A :class:`~outrider.backends.base.Backend` that runs decoders on this machine's processors.
 
     One thread at a time may use it; another that calls meanwhile gets a :class:`UsageError`.
     """
@@ -56,7 +56,7 @@ class NativeBackend:
         """
         with _errors_as(UsageError):
             model = _core.Model(
-                **asdict(config),
+                _described(config),
                 threads=min(physical_cores(), _core.MAX_THREADS) if threads is None else threads,
                 max_length=max_length,
                 isa=isa or "",
@@ -145,6 +145,14 @@ class NativeBackend:
                 [rows.token_ids for rows in batch],
                 [rows.num_logits for rows in batch],
             )
+
+
+def _described(config: ModelConfig) -> _core.ModelConfig:
+    described = _core.ModelConfig()
+    for name, value in asdict(config).items():
+        if name != "architecture":
+            setattr(described, name, value)
+    return described
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,10 @@ from numpy.typing import NDArray
 
 from outrider import _core
 from outrider.errors import ModelFileError
-from outrider.models import rope
 from outrider.models.architectures import by_gguf_name
 from outrider.models.architectures.base import Architecture, RawTensor, assign_roles
 from outrider.models.architectures.sizes import read_sizes
+from outrider.models.architectures.traits import Source
 from outrider.models.chat_template import ChatTemplate
 from outrider.models.config import ModelConfig
 from outrider.models.fields import Fields, shown
@@ -82,15 +81,8 @@ def _read_config(metadata: Fields, architecture: Architecture, tensors: dict[str
     factors = tensors.get(_ROPE_FACTORS)
     if factors is not None and (factors.type != "F32" or len(factors.shape) != 1):
         raise metadata.error(f"tensor {_ROPE_FACTORS} is {factors.type} of shape {list(factors.shape)}, not an F32 row")
-    return ModelConfig(
-        architecture=architecture.name,
-        vocab_size=embedding.shape[0],
-        **asdict(sizes),
-        rope_style=architecture.gguf_rope_style,
-        rope_inv_freq=rope.from_gguf(
-            metadata, architecture.name, rope_dim, None if factors is None else _floats(factors.data)
-        ),
-    )
+    source = Source(metadata, "gguf", prefix, None if factors is None else _floats(factors.data))
+    return architecture.describe(source, sizes, embedding.shape[0])
 
 
 def _floats(data: NDArray[np.uint8]) -> list[float]:

@@ -68,17 +68,17 @@ def from_gguf(metadata: Fields, prefix: str, rope_dim: int, factors: Sequence[fl
 
     Args:
         metadata: The file's metadata.
-        prefix: The architecture's key prefix, such as ``"llama"``.
+        prefix: The architecture's key prefix, such as ``"llama."``.
         rope_dim: How many elements of a head are rotated.
         factors: The values of ``rope_freqs.weight``, by which each inverse frequency is divided (how converters
             store the llama3 rule), or ``None``.
     """
-    frequencies = inverse_frequencies(rope_dim, metadata.number(f"{prefix}.rope.freq_base", *_THETA, 10000.0))
-    kind = metadata.text(f"{prefix}.rope.scaling.type", "none")
+    frequencies = inverse_frequencies(rope_dim, metadata.number(prefix + "rope.freq_base", *_THETA, 10000.0))
+    kind = metadata.text(prefix + "rope.scaling.type", "none")
     # Files from before the key had a type: linear scaling alone.
-    legacy = metadata.number(f"{prefix}.rope.scale_linear", *_FACTOR, 1.0)
+    legacy = metadata.number(prefix + "rope.scale_linear", *_FACTOR, 1.0)
     if kind == "linear" or (kind == "none" and legacy != 1.0):
-        factor = metadata.number(f"{prefix}.rope.scaling.factor", *_FACTOR, legacy)
+        factor = metadata.number(prefix + "rope.scaling.factor", *_FACTOR, legacy)
         frequencies = scaled_linearly(frequencies, factor)
     elif kind != "none":
         raise metadata.error(_unsupported(kind))

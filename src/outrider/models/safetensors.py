@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from outrider.errors import ModelFileError
-from outrider.models import rope
 from outrider.models.architectures import by_model_type
 from outrider.models.architectures.base import Architecture, RawTensor, assign_roles
 from outrider.models.architectures.sizes import read_sizes
+from outrider.models.architectures.traits import Source
 from outrider.models.config import ModelConfig
 from outrider.models.fields import Fields, shown
 from outrider.models.files import ModelFiles, fingerprint, printable
@@ -75,13 +74,7 @@ def _read_config(fields: Fields, architecture: Architecture) -> ModelConfig:
     if partial != 1.0:
         raise fields.error(f"partial_rotary_factor {partial} is not supported, only 1 is; use another model")
     sizes = read_sizes(fields, "safetensors", window=_sliding_window(fields))
-    return ModelConfig(
-        architecture=architecture.name,
-        vocab_size=fields.integer("vocab_size", 1, MAX_TOKENS),
-        **asdict(sizes),
-        rope_style="half",
-        rope_inv_freq=rope.from_config_json(fields, sizes.head_dim),
-    )
+    return architecture.describe(Source(fields, "safetensors"), sizes, fields.integer("vocab_size", 1, MAX_TOKENS))
 
 
 def _sliding_window(fields: Fields) -> int | None:

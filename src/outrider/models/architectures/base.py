@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.errors import ModelFileError
+from outrider.models.architectures.sizes import Sizes, Spelling
+from outrider.models.architectures.traits import Source, Traits
 from outrider.models.config import ModelConfig, TensorSource
 from outrider.models.fields import shown
-
-Spelling = Literal["gguf", "safetensors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TensorRule:
         role: See :class:`~outrider.models.config.TensorSource`.
         gguf: Its name in GGUF.
         safetensors: Its name in safetensors.
-        shape: Sizes by name: ``vocab hidden intermediate q kv``.
+        shape: Sizes by name: ``vocab hidden intermediate q kv head``.
         optional: Whether a model may do without it.
     """
 
@@ -55,12 +55,30 @@ class Architecture:
         model_types: The values of ``model_type`` in a ``config.json`` that mean this architecture.
         gguf_rope_style: How q and k are laid out in GGUF; in safetensors it is always ``"half"``.
         rules: Every tensor of the model.
+        traits: Reads what else sets the model apart from others of its size.
+        defaults: What transformers takes the fields to be that a ``config.json`` does not have.
     """
 
     name: str
     model_types: tuple[str, ...]
     gguf_rope_style: Literal["half", "interleaved"]
     rules: tuple[TensorRule, ...]
+    traits: Callable[[Source, Sizes], Traits]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def describe(self, source: Source, sizes: Sizes, vocab_size: int) -> ModelConfig:
+        """Return what the core needs to know of a model.
+
+        Raises:
+            ModelFileError: The file describes a variant that is not supported.
+        """
+        return ModelConfig(
+            architecture=self.name,
+            vocab_size=vocab_size,
+            rope_style=self.gguf_rope_style if source.spelling == "gguf" else "half",
+            **asdict(sizes),
+            **asdict(self.traits(source, sizes)),
+        )
 
 
 def layer_rule(role: str, gguf: str, safetensors: str, *shape: str) -> TensorRule:
@@ -127,6 +145,7 @@ def _check_shape(name: str, tensor: RawTensor, rule: TensorRule, config: ModelCo
         "intermediate": config.intermediate_size,
         "q": config.num_heads * config.head_dim,
         "kv": config.num_kv_heads * config.head_dim,
+        "head": config.head_dim,
     }
     wanted = tuple(sizes[size] for size in rule.shape)
     if tensor.shape != wanted:

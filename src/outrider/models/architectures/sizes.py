@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from outrider.models.architectures.base import Spelling
 from outrider.models.fields import Fields
+
+Spelling = Literal["gguf", "safetensors"]
 
 
 @dataclass(frozen=True, slots=True)
