@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,67 @@ class Draft:
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """For each token the number of the one before it, -1 for the first: a chain is a tree without branches."""
+        return tuple(range(-1, len(self) - 1))
+
+    @property
+    def depth(self) -> int:
+        """The most tokens of it that can be accepted."""
+        return len(self)
+
+    def path(self, row: int) -> tuple[int, ...]:
+        """Return the numbers of the draft tokens that the target's law of a row is given: none for row 0."""
+        return tuple(range(row))
+
+    def before(self, row: int) -> tuple[int, ...]:
+        """Return those tokens."""
+        return self.token_ids[:row]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDraft:
+    """Draft tokens that branch: several candidates for one place.
+
+    Rows are numbered like this everywhere: row 0 is the law after the context, row ``i + 1`` the law after node ``i``.
+
+    Attributes:
+        token_ids: One per node, every node after its parent, siblings in the order in which they were drawn.
+        parents: For each node its parent's number, -1 for a candidate for the next token.
+        probs: ``len(token_ids) + 1`` rows: the law ``[vocab_size]`` that the children of the context, or of node
+            ``i``, were drawn from, one after the other and *without replacement*: the second from what is left of the
+            law without the first. ``None`` for a row whose children were chosen without drawing (most likely tokens,
+            n-grams, a tree pruned by what its tokens are), or that has no children.
+        problem: In words, what went wrong so that the draft ends here; None if nothing did.
+    """
+
+    token_ids: tuple[int, ...]
+    parents: tuple[int, ...]
+    probs: tuple[Probs | None, ...]
+    problem: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def depth(self) -> int:
+        """The most tokens of it that can be accepted."""
+        return max((len(self.path(node + 1)) for node in range(len(self))), default=0)
+
+    def path(self, row: int) -> tuple[int, ...]:
+        """Return the nodes that the target's law of a row is given, from the top; none for row 0."""
+        nodes: list[int] = []
+        node = row - 1
+        while node >= 0:
+            nodes.append(node)
+            node = self.parents[node]
+        return tuple(reversed(nodes))
+
+    def before(self, row: int) -> tuple[int, ...]:
+        """Return their tokens."""
+        return tuple(self.token_ids[node] for node in self.path(row))
+
 
 @dataclass(frozen=True, slots=True)
 class VerificationResult:
@@ -93,6 +154,36 @@ class VerificationResult:
     num_accepted: int
     next_token_id: int
     outcome: Outcome
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The numbers of the draft tokens accepted, in order."""
+        return tuple(range(self.num_accepted))
+
+
+@dataclass(frozen=True, slots=True)
+class TreeResult:
+    """What the target's law made of a tree.
+
+    Attributes:
+        path: The nodes accepted, from the top.
+        next_token_id: The token emitted after them.
+        outcome: Whether that token is recovered, in place of a node's children, or a bonus below a leaf.
+    """
+
+    path: tuple[int, ...]
+    next_token_id: int
+    outcome: Outcome
+
+    @property
+    def num_accepted(self) -> int:
+        """How many draft tokens were accepted."""
+        return len(self.path)
+
+
+# What a drafter proposes, and what the target's law made of it.
+Proposal: TypeAlias = Draft | TreeDraft
+Verdict: TypeAlias = VerificationResult | TreeResult
 
 
 class Coins(Protocol):
@@ -110,4 +201,16 @@ class Coins(Protocol):
 
         Args:
             weights: ``[vocab_size]``, non-negative, not all zero; need not sum to one.
+        """
+
+
+class DraftCoins(Coins, Protocol):
+    """The random decisions that drafting takes."""
+
+    def at_depth(self, depth: int) -> Coins:
+        """Return the decisions about a place in a tree: 0 for the candidates after the context.
+
+        Draw siblings one after the other, each from what is left of the law without those before it, and for each
+        from a fresh ``at_depth``: where draft and target share their noise it belongs to the place, and candidates are
+        then the first few of the target's own race.
         """

@@ -154,6 +154,7 @@ def test_speculation_that_is_off_says_why():
         "reason": "no draft was given",
         "drafter": None,
         "method": None,
+        "tree": None,
         "num_drafts": 0,
         "num_draft_tokens": 0,
         "num_accepted_tokens": 0,

@@ -9,13 +9,14 @@ from processed import Letters
 from outrider.errors import NumericalError
 from outrider.sampling import LawShaper, SamplingParams, TargetLaw, Vocabulary, compile_params
 from outrider.sampling.target_law import plain_probs, token_logprobs
+from outrider.types import Draft
 
 LOGITS = np.log(np.array([[1, 4, 4, 1], [7, 1, 1, 1]], dtype=np.float32))
 
 
 def make_law(logits=LOGITS, draft_ids=(2,), **settings):
     shaper = LawShaper(compile_params(SamplingParams(**settings), Vocabulary(Letters(), 4)), (0,))
-    return TargetLaw(logits, shaper, draft_ids)
+    return TargetLaw(logits, shaper, Draft(draft_ids))
 
 
 def test_logprobs_are_those_of_the_law_with_its_temperature_and_limits():
@@ -60,7 +61,7 @@ def test_a_row_is_worked_out_when_it_is_asked_for_and_once():
             return super().shape(logits, draft_ids)
 
     compiled = compile_params(SamplingParams(temperature=1.0, logprobs=1), Vocabulary(Letters(), 4))
-    law = TargetLaw(LOGITS, Spy(compiled, (0,)), (2,))
+    law = TargetLaw(LOGITS, Spy(compiled, (0,)), Draft((2,)))
     assert law.probs.shape == (2, 4)
     assert asked == []
     assert law.probs[1] is law.probs[1]

@@ -8,8 +8,8 @@ from laws import hashed, row
 
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft
-from outrider.verification import CoinSource, RaceCoins, TreeDraft, verify_point_mass, verify_tree
+from outrider.types import Draft, TreeDraft
+from outrider.verification import CoinSource, RaceCoins, verify_point_mass, verify_tree
 from outrider.verification.coins import draw_at
 from outrider.verification.coupled import race
 from outrider.verification.exact import emitted_law, outcomes, sequence_law

@@ -13,8 +13,8 @@ from laws import PAIRS
 from mutants import argmax
 
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft, Outcome, VerificationResult
-from outrider.verification import TreeDraft, verify_block, verify_greedy, verify_point_mass, verify_token, verify_tree
+from outrider.types import Draft, Outcome, TreeDraft, VerificationResult
+from outrider.verification import verify_block, verify_greedy, verify_point_mass, verify_token, verify_tree
 from outrider.verification.exact import dense_drafter, outcomes, point_mass_drafter
 
 NUM_TOKENS = 3

@@ -11,8 +11,8 @@ from sibling_mutants import MUTANTS, siblings
 from trees import drawn, drawn_again, likeliest, scored, tree_drafter
 
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft, Outcome
-from outrider.verification import TreeDraft, TreeResult, verify_point_mass, verify_token, verify_tree
+from outrider.types import Draft, Outcome, TreeDraft, TreeResult
+from outrider.verification import verify_point_mass, verify_token, verify_tree
 from outrider.verification.coins import accept_at, draw_at
 from outrider.verification.exact import emitted_law, outcomes, sequence_law, total_variation, tree_round
 from outrider.verification.tree import verify_siblings

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from outrider.types import Coins, Probs
-from outrider.verification import TreeDraft
+from outrider.types import Coins, Probs, TreeDraft
 from outrider.verification.exact import Law, Prefix, TreeDrafter
 
 # Children of a node: their tokens, and the law they were drawn from or None.

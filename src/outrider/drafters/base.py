@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from outrider.sampling.shaper import LawShaper
-from outrider.types import Coins, Draft, VerificationResult
+from outrider.types import DraftCoins, Proposal, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,22 @@ class DraftRequest:
             sequence's, whichever engine it is from, so that engines may share a drafter.
         context_ids: Prompt and output so far, the last committed token included. Grows from round to round; never
             modified in place by the drafter.
-        max_tokens: Propose at most this many; fewer, or none, is always allowed.
+        max_tokens: Propose at most this many after one another; fewer, or none, is always allowed.
         shaper: What the target's logits go through. A drafter does well to send its own through it, too, each row with
             the draft tokens before it, and to heed ``shaper.params``.
         coins: The sequence's own random decisions for drafting. Draw each token once and in order: they are either
-            independent of those that verify, or shared with them position by position.
+            independent of those that verify, or shared with them position by position. For a tree, see
+            :meth:`~outrider.types.DraftCoins.at_depth`.
+        max_tree_tokens: Of a draft that branches, propose at most this many in all, and at most ``max_tokens`` after
+            one another.
     """
 
     request_id: Hashable
     context_ids: Sequence[int]
     max_tokens: int
     shaper: LawShaper
-    coins: Coins
+    coins: DraftCoins
+    max_tree_tokens: int = 0
 
 
 @runtime_checkable
@@ -38,18 +42,30 @@ class Drafter(Protocol):
     """Proposes draft tokens; knows nothing of the target, the engine or verification.
 
     Whether a token is put up for verification may depend on everything but that token itself and what follows from
-    it: a drafter may stop *after* a token because of that token, never drop it because of what it is.
+    it: a drafter may stop *after* a token because of that token, never drop it because of what it is. Tokens that are
+    told without laws are free of that: they are choices.
+
+    Whatever a drafter raises, and a draft that breaks this contract, costs the request its drafts from then on: the
+    answer goes on without them, and its account says so.
     """
 
     @property
     def name(self) -> str:
         """Short name for people and for the result document, such as ``"ngram"`` or the draft model's name."""
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        """Return one draft per request, in order, each of at most ``max_tokens`` tokens."""
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
+        """Return one draft per request, in order: a chain, or a tree of several candidates for a place.
 
-    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
-        """Learn what became of the last draft of a request. May be ignored."""
+        Must bear to be asked again for a context that has not grown: when one request of several makes it fail, each
+        is asked for by itself.
+        """
+
+    def observe(self, request_id: Hashable, result: Verdict) -> None:
+        """Learn what became of the last draft of a request, if it had any token. May be ignored.
+
+        ``result.path`` holds the numbers of the draft tokens accepted, of a chain or of a tree, and
+        ``result.next_token_id`` the token that followed them. An answer may have ended before all of them.
+        """
 
     def release(self, request_id: Hashable) -> None:
         """Forget a request that has ended. Unknown ids are ignored: a request may end before its first round."""

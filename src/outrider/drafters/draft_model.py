@@ -16,7 +16,7 @@ from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
 from outrider.errors import NumericalError, UsageError
 from outrider.sampling.distribution import greedy_token_ids, target_probs
-from outrider.types import Draft, Logits, Probs, VerificationResult
+from outrider.types import Draft, Logits, Probs, Verdict
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class DraftModelDrafter:
             growing = [branch for branch, has in zip(growing, grown, strict=True) if has and self._can_grow(branch)]
         return [branch.to_draft() for branch in branches]
 
-    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
+    def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Nothing to learn: the next context says it all."""
 
     def release(self, request_id: Hashable) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 from outrider.drafters.base import DraftRequest
 from outrider.errors import UsageError
-from outrider.types import Draft, VerificationResult
+from outrider.types import Draft, Verdict
 
 
 class NgramDrafter:
@@ -45,7 +45,7 @@ class NgramDrafter:
         """See :meth:`outrider.drafters.base.Drafter.propose`."""
         return [self._propose_one(request) for request in requests]
 
-    def observe(self, request_id: Hashable, result: VerificationResult) -> None:
+    def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Nothing to learn: the next context says it all."""
 
     def release(self, request_id: Hashable) -> None:

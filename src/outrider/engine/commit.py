@@ -3,50 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from outrider.engine.outputs import EmittedToken, Origin
 from outrider.engine.sequence import Sequence
+from outrider.errors import OutriderError
 from outrider.sampling import TargetLaw
-from outrider.types import Draft, Outcome, VerificationResult
+from outrider.types import Outcome, Proposal, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A round that verification could not finish.
+
+    Attributes:
+        path: The draft tokens accepted before.
+        error: What is wrong with the target's law after them.
+    """
+
+    path: tuple[int, ...]
+    error: OutriderError
+
 
 _ORIGINS = {Outcome.RECOVERED: Origin.RECOVERED, Outcome.BONUS: Origin.BONUS}
 
 
 def commit(
-    sequence: Sequence, draft: Draft, result: VerificationResult, law: TargetLaw, eos_ids: Collection[int]
+    sequence: Sequence, draft: Proposal, verdict: Verdict | Halt, law: TargetLaw, eos_ids: Collection[int]
 ) -> tuple[EmittedToken, ...]:
     """Add a verified round to a sequence, token by token, up to the token that ends the answer.
 
     Going token by token makes an answer what plain decoding gives: an end-of-sequence or stop token, a stop string,
     the last of ``max_tokens`` or the end of the context ends it on the spot, and whatever the round holds beyond is
-    discarded, the bonus token included.
+    discarded, the bonus token and an error included.
 
     Args:
         sequence: Its tokens, text, counters and what else depends on its tokens are brought up to date.
-        draft: What was proposed.
-        result: What verification made of it.
+        draft: What was proposed, a chain or a tree.
+        verdict: What verification made of it.
         law: The target's at the positions of the round.
         eos_ids: The model's end-of-sequence tokens.
 
     Returns:
-        The tokens emitted; at least one.
+        The tokens emitted; at least one, but for an error.
     """
-    last_origin = _ORIGINS[result.outcome] if len(draft) else Origin.PLAIN
-    tokens = [(token_id, Origin.ACCEPTED) for token_id in draft.token_ids[: result.num_accepted]]
-    tokens.append((result.next_token_id, last_origin))
+    tokens = [(draft.token_ids[node], Origin.ACCEPTED) for node in verdict.path]
+    if not isinstance(verdict, Halt):
+        tokens.append((verdict.next_token_id, _ORIGINS[verdict.outcome] if len(draft) else Origin.PLAIN))
     emitted: list[EmittedToken] = []
-    for row, (token_id, origin) in enumerate(tokens):
+    for (token_id, origin), node in zip(tokens, (-1, *verdict.path), strict=False):
         sequence.token_ids.append(token_id)
-        sequence.shaper.advance(token_id)
         text = _add_text(sequence, token_id, is_end=_is_end(token_id, sequence, eos_ids))
-        emitted.append(EmittedToken(token_id, origin, text, law.logprobs(row, token_id)))
+        emitted.append(EmittedToken(token_id, origin, text, law.logprobs(node + 1, token_id)))
         if sequence.finish_reason is not None:
             break
-    num_accepted = min(len(emitted), result.num_accepted)
-    # An answer that ends within the accepted tokens says nothing of the draft tokens beyond.
-    sequence.counters.observe(len(draft) if len(emitted) > num_accepted else num_accepted, num_accepted)
+        try:
+            sequence.shaper.advance(token_id)
+        except OutriderError as error:  # the grammar has become too complex to go on
+            sequence.fail(error)
+            break
+    else:
+        if isinstance(verdict, Halt):
+            sequence.fail(verdict.error)
+    _count(sequence, draft, verdict, len(emitted))
     sequence.emitted += emitted
     return tuple(emitted)
+
+
+def _count(sequence: Sequence, draft: Proposal, verdict: Verdict | Halt, num_emitted: int) -> None:
+    """Count a round: an answer that ends within the accepted tokens says nothing of the draft tokens beyond."""
+    if isinstance(verdict, Halt) or num_emitted <= len(verdict.path):
+        sequence.counters.observe(num_emitted, num_emitted)
+    else:
+        was_rejected = verdict.outcome is Outcome.RECOVERED
+        sequence.counters.observe(len(draft), len(verdict.path), depth=draft.depth, was_rejected=was_rejected)
 
 
 def _is_end(token_id: int, sequence: Sequence, eos_ids: Collection[int]) -> bool:

@@ -115,13 +115,15 @@ class LLM:
                 through it.
 
         Returns:
-            The answers to each prompt, in order: ``params.n`` of them, one after the other.
+            The answers to each prompt, in order: ``params.n`` of them, one after the other. An answer that the target
+            could not go on with, for its logits are not numbers or its grammar has become too complex, holds what it
+            had said by then and why (``error``); the others are none the worse for it.
 
         Raises:
             UsageError: A prompt is empty, there are not as many params as prompts, or params do not fit the model.
                 Nothing has been generated then; of many prompts the message names the first that is wrong.
             ContextLengthError: A prompt leaves no room for an answer. The same goes for it.
-            NumericalError: The model's logits are not numbers.
+            OutriderError: The target could not go on, and this was the only answer asked for.
         """
         many = as_prompts(prompts)
         each = as_params(params, len(many))
@@ -132,6 +134,8 @@ class LLM:
         answers = {}
         for answer, _ in self._run(requests):
             answers[answer.request.request_id] = answer
+        if len(requests) == 1:
+            _raise_error(answers[requests[0].request_id])
         return [self._output(answers[request.request_id]) for request in requests]
 
     def stream(
@@ -140,7 +144,7 @@ class LLM:
         """Answer one prompt as it is being generated: a chunk a round, the last one with the whole output.
 
         Arguments and errors are those of :meth:`generate`, but ``n`` must be 1; what can be wrong with the prompt or
-        the params is raised at once.
+        the params is raised at once, what ends the answer after the last chunk.
         """
         [params] = as_params([params] if isinstance(params, SamplingParams) else params, 1)
         _check("n", params.n, 1, 1, "a stream is one answer; generate gives many")
@@ -184,12 +188,14 @@ class LLM:
     def _stream(self, request: Request) -> Iterator[StreamChunk]:
         for answer, tokens in self._run([request]):
             yield StreamChunk(tokens, None if answer.finish_reason is None else self._output(answer))
+            _raise_error(answer)
 
     def _output(self, answer: Answer) -> GenerationOutput:
-        if answer.finish_reason is None or answer.first_token_at is None:
+        if answer.finish_reason is None:
             raise AssertionError("an answer is put out when it is finished")
         token_ids = tuple(token.token_id for token in answer.emitted)
-        decode_s = answer.last_token_at - answer.first_token_at
+        first_token_at = answer.last_token_at if answer.first_token_at is None else answer.first_token_at
+        decode_s = answer.last_token_at - first_token_at
         return GenerationOutput(
             text="".join(token.text for token in answer.emitted),
             token_ids=token_ids,
@@ -198,12 +204,13 @@ class LLM:
             speculation=self._speculation(answer),
             timing=Timing(
                 load_s=self._load_s,
-                prefill_s=answer.first_token_at - answer.started_at,
+                prefill_s=first_token_at - answer.started_at,
                 decode_s=decode_s,
                 tokens_per_s=(len(token_ids) - 1) / decode_s if decode_s > 0 else None,
             ),
             logprobs=_logprobs(answer),
             prompt_logprobs=None if answer.prompt_logprobs is None else tuple(answer.prompt_logprobs),
+            error=answer.error,
         )
 
     def _speculation(self, answer: Answer) -> Speculation:
@@ -212,14 +219,23 @@ class LLM:
             return Speculation(active=False, reason="no draft was given")
         if k == 0:
             return Speculation(active=False, reason="num_speculative_tokens is 0", drafter=self._drafter_name)
-        problem = "" if answer.draft_problem is None else f", but a draft broke off: {answer.draft_problem}"
+        problem = ""
+        if answer.draft_problem is not None:
+            what = "a draft broke off" if answer.is_drafting else "it failed and was dropped"
+            problem = f", but {what}: {answer.draft_problem}"
         return Speculation(
             active=True,
             reason=f"{self._drafter_name} proposes up to {k} tokens a round{problem}",
             drafter=self._drafter_name,
             method=answer.method,
+            tree=answer.tree,
             counters=answer.counters,
         )
+
+
+def _raise_error(answer: Answer) -> None:
+    if answer.error is not None:
+        raise answer.error
 
 
 def _logprobs(answer: Answer) -> tuple[TokenLogprobs, ...] | None:

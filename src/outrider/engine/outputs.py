@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
+from outrider.errors import OutriderError
 from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
 from outrider.sampling import TokenLogprobs
 
-FinishReason = Literal["stop", "length"]
-Method = Literal["greedy", "token", "block", "point_mass", "coupled"]
+FinishReason = Literal["stop", "length", "error"]
+Method = Literal["greedy", "token", "block", "point_mass", "multi_draft", "coupled"]
 
 
 class Origin(Enum):
@@ -57,6 +58,7 @@ class Speculation:
         reason: In words, why speculation was on or off.
         drafter: The drafter's name, or None.
         method: The rule that verified drafts; None if there was none to verify.
+        tree: How many draft tokens the largest draft that branched had at each depth; None if none did.
         counters: Draft tokens beyond the end of the answer are not counted: they were neither accepted nor rejected.
     """
 
@@ -64,6 +66,7 @@ class Speculation:
     reason: str
     drafter: str | None = None
     method: Method | None = None
+    tree: tuple[int, ...] | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
 
     @property
@@ -83,6 +86,7 @@ class Speculation:
             "reason": self.reason,
             "drafter": self.drafter,
             "method": self.method,
+            "tree": None if self.tree is None else list(self.tree),
             "num_drafts": self.counters.num_drafts,
             "num_draft_tokens": self.counters.num_draft_tokens,
             "num_accepted_tokens": self.counters.num_accepted_tokens,
@@ -117,7 +121,8 @@ class GenerationOutput:
         text: Without control tokens and without the stop string that ended it.
         token_ids: Everything generated, an end-of-sequence token and the tokens of a stop string included.
         finish_reason: ``"stop"``: the model ended the text or a stop string did. ``"length"``: ``max_tokens`` or the
-            context was used up.
+            context was used up. ``"error"``: the target could not go on; what it had said before stands.
+        error: Why not; None otherwise.
         logprobs: How likely each token was; None if nobody asked.
         prompt_logprobs: The same for the tokens of the prompt, with None for the first.
     """
@@ -130,13 +135,15 @@ class GenerationOutput:
     timing: Timing
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    error: OutriderError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result document that ``outrider generate --json`` prints."""
+        """Return the result document that ``outrider generate --json`` prints; ``error`` only where there is one."""
         return {
             "text": self.text,
             "token_ids": list(self.token_ids),
             "finish_reason": self.finish_reason,
+            **({} if self.error is None else {"error": str(self.error)}),
             "usage": asdict(self.usage),
             "speculation": self.speculation.to_json(),
             "timing": asdict(self.timing),
@@ -148,7 +155,7 @@ class StreamChunk:
     """What one round added to an answer.
 
     Attributes:
-        tokens: At least one.
+        tokens: At least one, but for a last chunk that tells of an error.
         output: The whole answer, in the last chunk only.
     """
 

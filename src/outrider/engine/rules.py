@@ -7,11 +7,14 @@
 * ``"auto"``: ``"coupled"`` for a request with a seed, which wants its text reproducible, ``"block"`` for others.
 
 Greedy requests need none of them. A draft without probabilities was chosen, not drawn: under ``"token"`` and
-``"block"`` it is verified as point masses, which is what both come to.
+``"block"`` it is verified as point masses, which is what both come to. A draft that branches is verified under them by
+the rule for several candidates: without replacement where they were drawn, as a set of point masses where chosen.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Literal, get_args
 
@@ -19,7 +22,7 @@ from outrider.engine.outputs import Method
 from outrider.engine.sequence import Sequence
 from outrider.errors import UsageError
 from outrider.sampling import SamplingParams, TargetLaw
-from outrider.types import Coins, Draft, VerificationResult
+from outrider.types import DraftCoins, Proposal, TreeDraft, Verdict
 from outrider.verification import (
     Purpose,
     RaceCoins,
@@ -27,6 +30,8 @@ from outrider.verification import (
     verify_greedy,
     verify_point_mass,
     verify_token,
+    verify_tree,
+    verify_tree_greedy,
 )
 
 Rule = Literal["auto", "token", "block", "coupled"]
@@ -53,11 +58,11 @@ def parse_rule(name: str) -> Rule:
     raise UsageError(f"rule is {name!r}{near or ';'} it must be one of {', '.join(rules)}")
 
 
-def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> VerificationResult:
+def verify(sequence: Sequence, draft: Proposal, law: TargetLaw, rule: Rule) -> Verdict:
     """Verify one sequence's draft.
 
     Args:
-        sequence: Its method is set, if there is anything to verify.
+        sequence: Its method and tree are set, if there is anything to verify.
         draft: What its drafter proposed.
         law: The target's, at each draft position and after the last.
         rule: What the user asked for.
@@ -65,12 +70,25 @@ def verify(sequence: Sequence, draft: Draft, law: TargetLaw, rule: Rule) -> Veri
     method = _method(sequence.params, draft, rule)
     if len(draft):
         sequence.method = method
+    if isinstance(draft, TreeDraft):
+        sequence.tree = max(sequence.tree or (), _widths(draft), key=sum)
+        if method == "greedy":
+            return verify_tree_greedy(draft, law.token_ids)
+        if method == "coupled":
+            draft = replace(draft, probs=(None,) * (len(draft) + 1))
+        return verify_tree(draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
     if method == "greedy":
         return verify_greedy(draft, law.token_ids)
     return _VERIFIERS[method](draft, law.probs, coins(sequence, Purpose.VERIFY, rule))
 
 
-def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> Coins:
+def _widths(draft: TreeDraft) -> tuple[int, ...]:
+    """Return how many tokens a tree has at each depth."""
+    depths = Counter(len(draft.path(node + 1)) for node in range(len(draft)))
+    return tuple(depths[depth] for depth in sorted(depths))
+
+
+def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> DraftCoins:
     """Return the random decisions of a sequence's next round."""
     position = len(sequence.token_ids)
     if _is_coupled(sequence.params, rule):
@@ -78,15 +96,22 @@ def coins(sequence: Sequence, purpose: Purpose, rule: Rule) -> Coins:
     return sequence.coins.at(position, purpose)
 
 
+def reads_laws(params: SamplingParams, rule: Rule) -> bool:
+    """Return whether the laws that drafts were drawn from matter."""
+    return not (params.is_greedy or _is_coupled(params, rule))
+
+
 def _is_coupled(params: SamplingParams, rule: Rule) -> bool:
     return rule == "coupled" or (rule == "auto" and params.seed is not None)
 
 
-def _method(params: SamplingParams, draft: Draft, rule: Rule) -> Method:
+def _method(params: SamplingParams, draft: Proposal, rule: Rule) -> Method:
     if params.is_greedy:
         return "greedy"
     if _is_coupled(params, rule):
         return "coupled"
+    if isinstance(draft, TreeDraft):
+        return "point_mass" if all(probs is None for probs in draft.probs) else "multi_draft"
     if draft.probs is None:
         return "point_mass"
     return "token" if rule == "token" else "block"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from outrider.engine.outputs import EmittedToken, FinishReason, Method
 from outrider.engine.text import TextAssembler
+from outrider.errors import OutriderError
 from outrider.metrics import SpeculationCounters
 from outrider.sampling import CompiledParams, LawShaper, SamplingParams, TokenLogprobs
 from outrider.verification import CoinSource
@@ -48,8 +49,11 @@ class Sequence:
         max_length: How many tokens there may be in the end, by ``max_tokens`` and by the target's context.
         shaper: Knows the answer so far; what the target's logits go through.
         prompt_logprobs: How likely each token of the prompt was, None for the first; None if nobody asked.
+        error: Why the target could not go on, if so; its finish reason says so, too.
         method: The rule that verified drafts, once there was one.
+        tree: How many tokens the largest draft that branched had at each depth.
         draft_problem: What went wrong with a draft, if anything did; the answer is none the worse for it.
+        is_drafting: Whether its drafter is still asked.
         started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds.
     """
 
@@ -64,8 +68,11 @@ class Sequence:
     emitted: list[EmittedToken] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
+    error: OutriderError | None = None
     method: Method | None = None
+    tree: tuple[int, ...] | None = None
     draft_problem: str | None = None
+    is_drafting: bool = True
     started_at: float = 0.0
     first_token_at: float | None = None
     last_token_at: float = 0.0
@@ -89,3 +96,22 @@ class Sequence:
     def num_remaining(self) -> int:
         """How many more tokens there may be."""
         return self.max_length - len(self.token_ids)
+
+    def fail(self, error: OutriderError) -> None:
+        """End the answer here."""
+        self.error, self.finish_reason = error, "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPrompt:
+    """A prompt in the target's cache but for its last token, for all answers to it.
+
+    Attributes:
+        cache_id: Not modified; each answer has a fork of it.
+        logprobs: See :class:`Sequence`.
+        error: Why no answer can be given, if so.
+    """
+
+    cache_id: int
+    logprobs: list[TokenLogprobs | None] | None
+    error: OutriderError | None

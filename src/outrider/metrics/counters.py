@@ -13,9 +13,9 @@ class SpeculationCounters:
         num_drafts: Rounds with at least one draft token.
         num_draft_tokens: Draft tokens proposed.
         num_accepted_tokens: Draft tokens accepted.
-        num_accepted_tokens_per_pos: How often the draft token at each place of a draft was accepted, as long as the
-            longest draft so far.
-        num_rejections: Drafts that were not accepted whole.
+        num_accepted_tokens_per_pos: How often a draft token at each place of a draft was accepted, as long as the
+            longest draft so far. In a tree the place of a token is its depth.
+        num_rejections: Drafts that were left for a token that they did not hold.
     """
 
     num_drafts: int = 0
@@ -24,21 +24,31 @@ class SpeculationCounters:
     num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
     num_rejections: int = 0
 
-    def observe(self, num_drafted: int, num_accepted: int) -> None:
+    def observe(
+        self, num_drafted: int, num_accepted: int, *, depth: int | None = None, was_rejected: bool | None = None
+    ) -> None:
         """Count one round. A round without draft tokens changes nothing.
+
+        Args:
+            num_drafted: Draft tokens, in all branches.
+            num_accepted: How many of them were accepted.
+            depth: The most that can be accepted; None for a chain, all of them.
+            was_rejected: Whether the target had another token to say than the draft's; None for a chain, where some
+                draft token is left then.
 
         Raises:
             ValueError: More tokens accepted than drafted, or a negative number; nothing is counted.
         """
-        if not 0 <= num_accepted <= num_drafted:
+        depth = num_drafted if depth is None else depth
+        if not 0 <= num_accepted <= depth <= num_drafted:
             raise ValueError(f"{num_accepted} of {num_drafted} draft tokens accepted is impossible")
         if num_drafted == 0:
             return
         self.num_drafts += 1
         self.num_draft_tokens += num_drafted
         self.num_accepted_tokens += num_accepted
-        self.num_rejections += num_accepted < num_drafted
+        self.num_rejections += num_accepted < num_drafted if was_rejected is None else was_rejected
         per_pos = self.num_accepted_tokens_per_pos
-        per_pos.extend([0] * (num_drafted - len(per_pos)))
+        per_pos.extend([0] * (depth - len(per_pos)))
         for position in range(num_accepted):
             per_pos[position] += 1

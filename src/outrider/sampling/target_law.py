@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,9 +12,10 @@ import numpy as np
 from outrider.sampling.distribution import greedy_token_ids, target_probs
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.shaper import LawShaper
-from outrider.types import Logits, Probs, TargetIds, TargetProbs
+from outrider.types import Draft, Logits, Probs, Proposal, TargetIds, TargetProbs
 
 _PLAIN = SamplingParams(temperature=1.0)
+_NO_DRAFT = Draft(())
 _T = TypeVar("_T")
 
 
@@ -42,13 +43,18 @@ class TargetLaw:
     Args:
         logits: ``[rows, vocab_size]``, as the model gives them, for a row at each draft token and after the last.
         shaper: What they go through. It must stand where the round began when a row is first asked for.
-        draft_ids: The draft tokens.
+        draft: The draft tokens.
+
+    Attributes:
+        last_row: Whose law or choice was asked for last. If that raised an error, verification had accepted all
+            before it.
     """
 
-    def __init__(self, logits: Logits, shaper: LawShaper, draft_ids: Sequence[int] = ()) -> None:
+    def __init__(self, logits: Logits, shaper: LawShaper, draft: Proposal = _NO_DRAFT) -> None:
+        self.last_row = 0
         self._logits = logits
         self._shaper = shaper
-        self._draft_ids = draft_ids
+        self._draft = draft
         self._shaped: dict[int, Logits] = {}
         self._probs: dict[int, Probs] = {}
 
@@ -71,16 +77,18 @@ class TargetLaw:
         return token_logprobs(probs, token_id, params.logprobs)
 
     def _token_id(self, row: int) -> int:
+        self.last_row = row
         return int(greedy_token_ids(self._shape(row))[0])
 
     def _law(self, row: int) -> Probs:
+        self.last_row = row
         if row not in self._probs:
             self._probs[row] = target_probs(self._shape(row), self._shaper.params)[0]
         return self._probs[row]
 
     def _shape(self, row: int) -> Logits:
         if row not in self._shaped:
-            self._shaped[row] = self._shaper.shape(self._logits[row : row + 1], self._draft_ids[:row])
+            self._shaped[row] = self._shaper.shape(self._logits[row : row + 1], self._draft.before(row))
         return self._shaped[row]
 
 

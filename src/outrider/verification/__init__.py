@@ -10,17 +10,16 @@ from outrider.verification.coins import CoinSource, Purpose
 from outrider.verification.coupled import RaceCoins
 from outrider.verification.point_mass import verify_greedy, verify_point_mass
 from outrider.verification.token import verify_token
-from outrider.verification.tree import TreeDraft, TreeResult, verify_tree
+from outrider.verification.tree import verify_tree, verify_tree_greedy
 
 __all__ = [
     "CoinSource",
     "Purpose",
     "RaceCoins",
-    "TreeDraft",
-    "TreeResult",
     "verify_block",
     "verify_greedy",
     "verify_point_mass",
     "verify_token",
     "verify_tree",
+    "verify_tree_greedy",
 ]

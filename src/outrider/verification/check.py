@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft, Probs, TargetProbs
+from outrider.types import Draft, Probs, Proposal, TargetProbs, TreeDraft
 
 # Far above the rounding of a float64 softmax over any vocabulary, far below a law that was not renormalised.
 _SUM_TOLERANCE = 1e-9
@@ -34,6 +34,51 @@ def check_target(token_ids: Sequence[int], target_probs: TargetProbs) -> None:
             raise UsageError(
                 f"draft token {position} is {token_id}; the target's vocabulary has ids 0 to {vocab_size - 1}"
             )
+
+
+def check_tree(draft: TreeDraft) -> None:
+    """Check that the parts of a tree fit each other.
+
+    Raises:
+        UsageError: The numbers of nodes, parents and laws differ, or a node comes before its parent.
+    """
+    if not len(draft.parents) == len(draft.probs) - 1 == len(draft):
+        raise UsageError(
+            f"a tree of {len(draft)} nodes has {len(draft.parents)} parents and {len(draft.probs)} rows of laws; it "
+            f"needs {len(draft)} and {len(draft) + 1}"
+        )
+    for node, parent in enumerate(draft.parents):
+        if not -1 <= parent < node:
+            raise UsageError(f"node {node} has parent {parent}; a parent is -1 or a node before its child")
+
+
+def check_laws(draft: Proposal, vocab_size: int) -> None:
+    """Check all that can be wrong with the laws of a draft.
+
+    A rule checks each law when it gets to it, and by then has taken decisions that cannot be taken again. Whoever means
+    to go on without a draft that is not honest finds out here, before.
+
+    Raises:
+        UsageError: A law has another shape or dtype, does not sum to 1, has an entry below zero, or excludes a token
+            that was drawn from it; or siblings were drawn that are the same.
+        NumericalError: It holds NaN.
+    """
+    laws: Iterable[Probs | None] = draft.probs if isinstance(draft, TreeDraft) else ()
+    if isinstance(draft, Draft) and draft.probs is not None:
+        check_shape(draft.probs, "draft_probs", (len(draft), vocab_size))
+        laws = draft.probs
+    for row, law in enumerate(laws):
+        if law is None:
+            continue
+        check_shape(law, f"draft_probs of row {row}", (vocab_size,))
+        check_law(law, "draft_probs", row)
+        if law.min() < 0:
+            raise UsageError(f"draft_probs row {row} has the entry {law.min()}; probabilities are at least zero")
+        drawn = [draft.token_ids[node] for node, parent in enumerate(draft.parents) if parent == row - 1]
+        for token_id in drawn:
+            check_drawn(law, token_id, row)
+        if len(set(drawn)) < len(drawn):
+            raise UsageError(f"row {row} has the candidates {drawn}; drawn without replacement they all differ")
 
 
 def check_shape(probs: TargetProbs, name: str, shape: tuple[int, ...]) -> None:

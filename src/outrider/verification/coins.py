@@ -83,6 +83,10 @@ class RoundCoins:
         self._accepts = 0
         self._draws = 0
 
+    def at_depth(self, _depth: int, /) -> RoundCoins:
+        """See :meth:`outrider.types.DraftCoins.at_depth`: no two of them are alike, wherever they are taken."""
+        return self
+
     def accept(self, numerator: Any, denominator: Any) -> bool:
         """See :meth:`outrider.types.Coins.accept`."""
         uniform = self._source.uniform(self._purpose, _Kind.ACCEPT, self._position, self._accepts)

@@ -37,6 +37,10 @@ class RaceCoins:
         self._source = source
         self._position = position
 
+    def at_depth(self, depth: int) -> RaceCoins:
+        """See :meth:`outrider.types.DraftCoins.at_depth`."""
+        return RaceCoins(self._source, self._position + depth)
+
     def draw(self, weights: Probs) -> int:
         """See :meth:`outrider.types.Coins.draw`; the lowest id on a tie."""
         ids, times = race(self._source, self._position, weights)

@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from outrider.types import Coins, Draft, Probs, VerificationResult
-from outrider.verification.tree import TreeDraft, TreeResult
+from outrider.types import Coins, Draft, Probs, TreeDraft, TreeResult, VerificationResult
 
 Prefix = tuple[int, ...]
 # The law of the next token given everything before it: [vocab_size] fractions.

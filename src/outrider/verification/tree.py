@@ -2,55 +2,16 @@
 
 The walk starts at the last committed token. At each node the target's law there is held against the node's children;
 if one is accepted the walk goes on from it, otherwise a recovered token is emitted and the walk ends.
-
-Rows are numbered like this everywhere: row 0 is the law after the context, row ``i + 1`` the law after node ``i``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from outrider.errors import UsageError
-from outrider.types import Coins, Outcome, Probs, TargetProbs
-from outrider.verification.check import check_drawn, check_law, check_shape, check_target
+from outrider.types import Coins, Outcome, Probs, TargetIds, TargetProbs, TreeDraft, TreeResult
+from outrider.verification.check import check_drawn, check_law, check_shape, check_target, check_tree
 from outrider.verification.token import residual
-
-
-@dataclass(frozen=True, slots=True)
-class TreeDraft:
-    """Draft tokens that branch.
-
-    Attributes:
-        token_ids: One per node, every node after its parent, siblings in the order in which they were drawn.
-        parents: For each node its parent's number, -1 for a candidate for the next token.
-        probs: ``len(token_ids) + 1`` rows: the law ``[vocab_size]`` that the children of the context, or of node
-            ``i``, were drawn from, one after the other and *without replacement*: the second from what is left of the
-            law without the first. ``None`` for a row whose children were chosen without drawing (most likely tokens,
-            n-grams, a tree pruned by what its tokens are), or that has no children.
-    """
-
-    token_ids: tuple[int, ...]
-    parents: tuple[int, ...]
-    probs: tuple[Probs | None, ...]
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
-
-
-@dataclass(frozen=True, slots=True)
-class TreeResult:
-    """What the target's law made of a tree.
-
-    Attributes:
-        path: The nodes accepted, from the top.
-        next_token_id: The token emitted after them.
-        outcome: Whether that token is recovered, in place of a node's children, or a bonus below a leaf.
-    """
-
-    path: tuple[int, ...]
-    next_token_id: int
-    outcome: Outcome
 
 
 def verify_tree(draft: TreeDraft, target_probs: TargetProbs, coins: Coins) -> TreeResult:
@@ -68,26 +29,52 @@ def verify_tree(draft: TreeDraft, target_probs: TargetProbs, coins: Coins) -> Tr
         UsageError: Arguments that do not fit, or a draft that is not honest about its laws.
         NumericalError: NaN where a probability is needed.
     """
-    children = _children(draft)
     check_target(draft.token_ids, target_probs)
+
+    def choose(row: int, nodes: Sequence[int]) -> tuple[int | None, int]:
+        target, drafted = target_probs[row], draft.probs[row]
+        check_law(target, "target_probs", row)
+        if drafted is None or not nodes:
+            return _child(draft, nodes, coins.draw(target))
+        check_shape(drafted, f"draft_probs of row {row}", target.shape)
+        check_law(drafted, "draft_probs", row)
+        accepted, left = verify_siblings([draft.token_ids[node] for node in nodes], drafted, target, coins)
+        return (None, coins.draw(left)) if accepted is None else (nodes[accepted], draft.token_ids[nodes[accepted]])
+
+    return _walk(draft, choose)
+
+
+def verify_tree_greedy(draft: TreeDraft, target_ids: TargetIds) -> TreeResult:
+    """Walk down a tree for as long as a child is the target's choice: all that a rule is on a greedy target.
+
+    Args:
+        draft: Any; ``probs`` is not looked at.
+        target_ids: ``len(draft) + 1`` ids, the target's choice after the context and after each node.
+
+    Raises:
+        UsageError: Another number of target ids, or a tree that is none.
+    """
+    if len(target_ids) != len(draft) + 1:
+        raise UsageError(f"{len(target_ids)} target ids; a tree of {len(draft)} nodes needs {len(draft) + 1}")
+    return _walk(draft, lambda row, nodes: _child(draft, nodes, int(target_ids[row])))
+
+
+def _walk(draft: TreeDraft, choose: Callable[[int, Sequence[int]], tuple[int | None, int]]) -> TreeResult:
+    """Go from child to child as ``choose`` says: given a row and the nodes below it, which one or None, and a token."""
+    children = _children(draft)
     row = 0
     path: list[int] = []
     while True:
-        target, drafted, nodes = target_probs[row], draft.probs[row], children[row]
-        check_law(target, "target_probs", row)
-        if drafted is None or not nodes:
-            token_id = coins.draw(target)
-            node = next((node for node in nodes if draft.token_ids[node] == token_id), None)
-        else:
-            check_shape(drafted, f"draft_probs of row {row}", target.shape)
-            check_law(drafted, "draft_probs", row)
-            accepted, left = verify_siblings([draft.token_ids[node] for node in nodes], drafted, target, coins)
-            node = None if accepted is None else nodes[accepted]
-            token_id = coins.draw(left) if node is None else draft.token_ids[node]
+        node, token_id = choose(row, children[row])
         if node is None:
-            return TreeResult(tuple(path), token_id, Outcome.RECOVERED if nodes else Outcome.BONUS)
+            return TreeResult(tuple(path), token_id, Outcome.RECOVERED if children[row] else Outcome.BONUS)
         path.append(node)
         row = node + 1
+
+
+def _child(draft: TreeDraft, nodes: Sequence[int], token_id: int) -> tuple[int | None, int]:
+    """Return the first of these nodes that has a token, or None; and the token."""
+    return next((node for node in nodes if draft.token_ids[node] == token_id), None), token_id
 
 
 def verify_siblings(
@@ -135,19 +122,9 @@ def _without(probs: Probs, token_id: int) -> Probs:
 
 
 def _children(draft: TreeDraft) -> list[list[int]]:
-    """Return the children of the context, then of each node, in order.
-
-    Raises:
-        UsageError: The numbers of nodes, parents and laws do not fit, or a node comes before its parent.
-    """
-    if not len(draft.parents) == len(draft.probs) - 1 == len(draft):
-        raise UsageError(
-            f"a tree of {len(draft)} nodes has {len(draft.parents)} parents and {len(draft.probs)} rows of laws; it "
-            f"needs {len(draft)} and {len(draft) + 1}"
-        )
+    """Return the children of the context, then of each node, in order."""
+    check_tree(draft)
     children: list[list[int]] = [[] for _ in range(len(draft) + 1)]
     for node, parent in enumerate(draft.parents):
-        if not -1 <= parent < node:
-            raise UsageError(f"node {node} has parent {parent}; a parent is -1 or a node before its child")
         children[parent + 1].append(node)
     return children
