@@ -135,6 +135,7 @@ def test_the_document_has_the_promised_fields():
             "reason": "small proposes up to 3 tokens a round",
             "drafter": "small",
             "method": "greedy",
+            "tree": None,
             "num_drafts": 2,
             "num_draft_tokens": 6,
             "num_accepted_tokens": 6,
