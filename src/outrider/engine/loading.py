@@ -91,8 +91,14 @@ def load_model(
     return _load(_open(reference, resolver), threads, ctx_size)
 
 
-def load_pair(
-    target: ModelRef, draft: DraftRef, *, threads: int | None, ctx_size: int | None, resolver: Resolver
+def load_pair(  # noqa: PLR0913 - what LLM takes
+    target: ModelRef,
+    draft: DraftRef,
+    *,
+    threads: int | None,
+    ctx_size: int | None,
+    resolver: Resolver,
+    draft_tree: int = 0,
 ) -> tuple[Model, Drafter | None]:
     """Load a target and what drafts for it; that they fit is found out before the weights of either are read.
 
@@ -115,6 +121,7 @@ def load_pair(
         name=draft_model.name,
         stop_ids=model.tokenizer.eos_ids,
         min_confidence=_MIN_CONFIDENCE,
+        tree_size=draft_tree,
     )
 
 
