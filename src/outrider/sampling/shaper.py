@@ -39,6 +39,11 @@ class LawShaper:
         """What the caller said; its temperature and limits are not applied here."""
         return self._compiled.params
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether logits come out as they went in, once there are ``min_tokens``."""
+        return not self._is_lasting()
+
     def advance(self, token_id: int) -> None:
         """Take note of a token that was committed.
 
@@ -78,10 +83,13 @@ class LawShaper:
 
     def _is_busy(self, num_draft_ids: int) -> bool:
         """Return whether there may be anything to do after so many draft tokens."""
+        return self._is_lasting() or self._is_too_short(num_draft_ids)
+
+    def _is_lasting(self) -> bool:
+        """Return whether there may be something to do at every position."""
         one = self._compiled
         lasting = (self._counts, self._grammar, one.allowed_ids, one.bad_words or None)
-        is_lasting = any(part is not None for part in lasting) or len(one.bias_ids) > 0
-        return is_lasting or self._is_too_short(num_draft_ids)
+        return any(part is not None for part in lasting) or len(one.bias_ids) > 0
 
     def _is_too_short(self, num_draft_ids: int) -> bool:
         return len(self._output_ids) + num_draft_ids < self.params.min_tokens
