@@ -21,7 +21,7 @@ def test_it_shows_both_answers_and_that_they_are_the_same(models):
 
 
 def test_it_refuses_in_one_line(models):
-    done = run("hi", "--target", models["target"], "--draft", models["other"])
+    done = run("hi", "--target", models["target"], "--draft", models["proteins"])
     assert done.returncode == 2
-    assert done.stderr.startswith("demo: the draft's vocabulary is another")
+    assert done.stderr.startswith("demo: proteins as a draft for target: it is refused: ")
     assert done.stderr.count("\n") == 1

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tiny
 
 from outrider.models import download
 from outrider.models.catalog import CATALOG
@@ -45,3 +46,59 @@ def test_one_cached_model_that_may_not_be_read_does_not_hide_the_others(outrider
     entries = {entry["name"]: entry for entry in json.loads(outrider("models", "list", "--json")[1])["models"]}
     assert entries[model.name]["path"] is None
     assert "Permission denied" in entries[model.name]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("draft", "relation", "status"),
+    [("draft", "identical", 0), ("other", "overlapping", 0), ("proteins", "unrelated", 1)],
+)
+def test_a_pair_is_checked_without_running_it(outrider, models, monkeypatch, draft, relation, status):
+    monkeypatch.setattr("outrider.engine.loading.NativeBackend", None)  # no weights are read
+    pair = ("models", "check", models["target"], models[draft])
+    found, out, err = outrider(*pair)
+    assert (found, err) == (status, "")
+    assert f"{draft} as a draft for target: the vocabularies are {relation}\n" in out
+    found, out, _ = outrider(*pair, "--json")
+    document = json.loads(out)
+    assert (found, document["relation"], document["works"]) == (status, relation, status == 0)
+    assert document["consequence"]
+    assert document["shared_probability"] is None
+
+
+def test_ids_that_differ_are_listed_where_they_are_few(outrider, models, tmp_path):
+    named = tiny.tokenizer_metadata(tiny.build_tokenizer())
+    named["tokenizer.ggml.tokens"][382] = "<|begin|>"
+    tiny.write_gguf(tiny.build_model(), tmp_path / "named.gguf", metadata=named)
+    status, out, _ = outrider("models", "check", models["target"], tmp_path / "named.gguf")
+    assert status == 0
+    assert "nearly identical" in out
+    assert "    382: '<|im_start|>' / '<|begin|>'\n" in out
+    document = json.loads(outrider("models", "check", models["target"], tmp_path / "named.gguf", "--json")[1])
+    assert document["differing_ids"] == [{"id": 382, "target": "<|im_start|>", "draft": "<|begin|>"}]
+
+
+def test_the_targets_probability_of_shared_tokens_is_measured_on_request(outrider, models, tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "The quick brown fox jumps."}) + "\n" + json.dumps({"prompt": "x"}))
+    shares = []
+    for draft, how in (("draft", ["--prompts", prompts]), ("other", ["--prompts", prompts]), ("other", ["--measure"])):
+        document = json.loads(outrider("models", "check", models["target"], models[draft], "--json", *how)[1])
+        shares.append(document["shared_probability"])
+    assert shares[0] == pytest.approx(1)
+    assert 0.5 < shares[1] < 1
+    assert 0.5 < shares[2] < 1
+    assert shares[1] != shares[2]
+
+
+def test_a_text_of_one_token_cannot_be_measured_on(outrider, models, tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "a"}))
+    status, _, err = outrider("models", "check", models["target"], models["draft"], "--prompts", prompts)
+    assert status == 2
+    assert err.startswith("outrider: the texts to measure on have no token that follows another; give longer ones")
+
+
+def test_what_is_no_draft_model_is_no_pair(outrider, models):
+    status, _, err = outrider("models", "check", models["target"], "ngram")
+    assert status == 2
+    assert "'ngram', which is no model and fits every target" in err

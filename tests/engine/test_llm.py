@@ -5,11 +5,14 @@ from itertools import count
 
 import pytest
 from engine_fakes import PlannedDrafter
+from small_vocabularies import BYTES, byte_level
 from toy_llm import EOS_ID, toy_model
 
 from outrider import LLM, SamplingParams
+from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.loading import Model
 from outrider.engine.outputs import Origin
 from outrider.errors import ContextLengthError, IncompatibleDraftError, UsageError
 
@@ -209,9 +212,18 @@ def test_every_seed_is_a_seed_zero_too():
     assert len({make(entropy=lambda other=other: other).generate("Hello", params)[0].text for other in (1, 2, 3)}) == 1
 
 
-def test_a_draft_with_another_vocabulary_is_refused_with_examples():
-    with pytest.raises(IncompatibleDraftError, match="2 of 259 ids differ"):
-        make(toy_model(swapped=True))
+def test_a_draft_with_hardly_a_token_in_common_is_refused_with_the_reason():
+    strange = Model("proteins", ToyBackend(HashLM(20)), byte_level("ACDEFGHIKLMNPQRSTVWY"), None, 200)
+    with pytest.raises(IncompatibleDraftError, match=r"proteins as a draft for toy: it is refused: only \d%"):
+        make(strange)
+
+
+@pytest.mark.parametrize("params", [GREEDY, SamplingParams(max_tokens=20, temperature=0.8, seed=4)])
+def test_a_draft_with_another_vocabulary_changes_nothing(params):
+    reversed_ = byte_level(BYTES[::-1], controls=["<|stop|>", "<|end|>"])
+    stranger = Model("stranger", ToyBackend(HashLM(258, seed=3)), reversed_, None, 200)
+    for draft in (stranger, toy_model(seed=1, swapped=True)):
+        assert make(draft).generate("Hello", params)[0].token_ids == make().generate("Hello", params)[0].token_ids
 
 
 @pytest.mark.parametrize("prompt", ["", []])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 from pathlib import Path
@@ -14,9 +13,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
-from outrider.errors import IncompatibleDraftError, ModelFileError, UsageError
+from outrider.errors import ModelFileError, UsageError
 from outrider.models.hf_tokenizer import open_tokenizer
-from outrider.models.tokenizer import require_same_vocabulary
 
 
 def write(directory: Path, backend: Backend | None = None, **settings: object) -> Path:
@@ -204,51 +202,6 @@ def test_a_bad_tokenizer_json_is_named_in_one_line(tmp_path, change, said):
     with pytest.raises(ModelFileError, match=said) as caught:
         open_tokenizer(edit(write(tmp_path), change))
     assert "\n" not in str(caught.value)
-
-
-def test_equal_vocabularies_are_compared_whole(tokenizer, monkeypatch):
-    monkeypatch.setattr("outrider.models.tokenizer._meaning", None)  # not asked id by id
-    require_same_vocabulary(tokenizer, copy.copy(tokenizer))
-
-
-def test_equal_vocabularies_may_differ_in_padding(tmp_path, tokenizer):
-    (tmp_path / "other").mkdir()
-    backend = tiny.build_tokenizer()
-    other = open_tokenizer(write(tmp_path / "other", backend))[0]
-    require_same_vocabulary(tokenizer, other)
-    padded = type(other)(
-        backend, [*other.pieces, "[PAD384]"], [*other.kinds, 5], "byte_level", bos_id=None, eos_ids=other.eos_ids
-    )
-    require_same_vocabulary(tokenizer, padded)
-    require_same_vocabulary(padded, tokenizer)
-
-
-def test_vocabularies_of_one_size_with_other_ids_are_told_apart(tokenizer):
-    pieces = list(tokenizer.pieces)
-    pieces[100:110] = reversed(pieces[100:110])
-    permuted = type(tokenizer)(
-        tiny.build_tokenizer(), pieces, tokenizer.kinds, "byte_level", bos_id=None, eos_ids=tokenizer.eos_ids
-    )
-    with pytest.raises(IncompatibleDraftError, match="10 of 384 ids differ") as caught:
-        require_same_vocabulary(tokenizer, permuted)
-    message = str(caught.value)
-    for token_id in range(100, 105):
-        assert f"{token_id}: {tokenizer.pieces[token_id]!r} / {pieces[token_id]!r}" in message
-    assert "105:" not in message
-    assert "\n" not in message
-
-
-def test_a_longer_vocabulary_is_another_one(tokenizer):
-    longer = type(tokenizer)(
-        tiny.build_tokenizer(),
-        [*tokenizer.pieces, "more"],
-        [*tokenizer.kinds, 1],
-        "byte_level",
-        bos_id=None,
-        eos_ids=tokenizer.eos_ids,
-    )
-    with pytest.raises(IncompatibleDraftError, match=r"1 of 385 ids differ .*384: None / 'more'; tokens 384 / 385"):
-        require_same_vocabulary(tokenizer, longer)
 
 
 def test_pre_tokenizers_that_are_not_ours_still_work(tmp_path):

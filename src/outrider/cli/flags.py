@@ -46,7 +46,7 @@ class Flags:
         str,
         typer.Option(
             metavar="REF|ngram|auto|none",
-            help="What proposes tokens: a smaller model of the same family, 'ngram' (looks them up in the prompt and "
+            help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt and "
             "the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
         ),
     ] = "none"
@@ -58,14 +58,6 @@ class Flags:
             help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]",
         ),
     ] = None
-    draft_tree: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            parser=_whole,
-            help="Let a draft model propose up to N tokens a round as a tree: several candidates a place. 0: one.",
-        ),
-    ] = 0
     rule: Annotated[
         str,
         typer.Option(
@@ -143,7 +135,6 @@ class Flags:
                 self.target,
                 self.draft,
                 num_speculative_tokens=self.num_speculative_tokens,
-                draft_tree=self.draft_tree,
                 rule=self.rule,
                 threads=self.threads,
                 ctx_size=self.ctx_size,

@@ -11,8 +11,12 @@ import typer
 
 from outrider.cli.text import write_line
 from outrider.errors import ModelFileError
+from outrider.models.fields import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outrider.engine.draft_check import DraftCheck
     from outrider.models.catalog import CatalogModel
 
 app = typer.Typer(help="List, fetch and inspect models.", rich_markup_mode=None)
@@ -54,6 +58,41 @@ def pull_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
         write_line(str(path))
 
 
+@app.command("check")
+def check_pair(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The model that answers: a REF.")],
+    draft: Annotated[str, typer.Argument(metavar="DRAFT", help="The model that is to draft for it: a REF.")],
+    *,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Run the target, to say how much of its probability lies on shared tokens."),
+    ] = False,
+    prompts: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Measure on these texts, JSON lines with prompt, not on a built-in sample."),
+    ] = None,
+    as_json: _AsJson = False,
+) -> int:
+    """Say how a draft model's vocabulary relates to its target's, and what is done about it; 1 if it cannot draft."""
+    from outrider.cli.progress import loading
+    from outrider.cli.prompts import read_prompts
+    from outrider.cli.terminal import Notes
+    from outrider.engine.draft_check import check_draft
+    from outrider.models.vocabularies import SAMPLE
+
+    texts = [SAMPLE] if prompts is None else [prompt.text for prompt in read_prompts(prompts)]
+    with loading(Notes()) as resolver:
+        check = check_draft(
+            target, draft, measure_on=texts if measure or prompts is not None else (), resolver=resolver
+        )
+    if as_json:
+        _print_json(check.to_json())
+    else:
+        for line in _lines(check):
+            write_line(line)
+    return 0 if check.comparison.works else 1
+
+
 @app.command("show")
 def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
     """Say what is known of a model, without fetching anything; of a catalog model not here, what the catalog knows."""
@@ -67,6 +106,23 @@ def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
     width = max(map(len, known))
     for name, value in known.items():
         write_line(f"{name:{width}}  {_shown(value)}")
+
+
+def _lines(check: DraftCheck) -> Iterator[str]:
+    """Yield what a check found, as text."""
+    found = check.comparison
+    yield f"{check.draft} as a draft for {check.target}: the vocabularies are {found.relation.value}"
+    for name, tokens, size in zip(("target", "draft"), check.num_tokens, check.vocab_sizes, strict=True):
+        yield f"  {name}: {tokens:,} tokens, {size:,} with padding"
+    if found.differing_ids:
+        share = f"{found.shared_in_sample:.1%} of a sample text's tokens"
+        yield f"  shared, whatever their ids: {check.num_shared:,} of the target's tokens, {share}"
+        yield f"  ids that differ: {len(found.differing_ids):,}"
+    for one in check.telling_ids:
+        yield f"    {one.token_id}: {shown(one.target)} / {shown(one.draft)}"
+    if check.shared_probability is not None:
+        yield f"  the target's probability of shared tokens: {check.shared_probability:.2%}"
+    yield f"  what the engine does: {found.consequence}"
 
 
 def _describe(reference: str) -> dict[str, Any]:

@@ -35,14 +35,12 @@ class LLM:
 
     Args:
         target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
-        draft: The same, for a smaller model with the same vocabulary; or the name of a drafter that needs no model,
+        draft: The same, for a smaller model, best of the same family; or the name of a drafter that needs no model,
             such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter, which other LLMs may use, too;
             or None or ``"none"``.
         num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
             ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
             model that is right four times in five gains little beyond that, since only one draft in four gets there.
-        draft_tree: Let a draft model propose up to this many tokens a round as a tree, several candidates for a place,
-            at most ``num_speculative_tokens`` after one another; 0, the default, for one candidate each.
         rule: How drafts of sampled text are verified; see :mod:`outrider.engine.rules`.
         threads: How many threads compute; by default one for each physical core.
         ctx_size: The most tokens of prompt and answer together; by default what the target allows.
@@ -55,7 +53,7 @@ class LLM:
     Raises:
         UsageError: An argument is out of range.
         ModelFileError: A model is missing, damaged or not supported.
-        IncompatibleDraftError: The draft's vocabulary is not the target's.
+        IncompatibleDraftError: The draft's vocabulary has too little in common with the target's.
     """
 
     def __init__(  # noqa: PLR0913 - each is a choice of its own
@@ -64,7 +62,6 @@ class LLM:
         draft: DraftRef = None,
         *,
         num_speculative_tokens: int | None = None,
-        draft_tree: int = 0,
         rule: str = "auto",
         threads: int | None = None,
         ctx_size: int | None = None,
@@ -76,7 +73,6 @@ class LLM:
         if num_speculative_tokens is not None:
             limit = MAX_SPECULATIVE_TOKENS
             _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
-        _check("draft_tree", draft_tree, 0, MAX_SPECULATIVE_TOKENS, "0 lets drafts not branch")
         if threads is not None:
             _check("threads", threads, 1, _core.MAX_THREADS, "the default is one for each physical core")
         if ctx_size is not None:
@@ -84,9 +80,7 @@ class LLM:
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         verification = parse_rule(rule)
         started_at = clock()
-        model, drafter = load_pair(
-            target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver, draft_tree=draft_tree
-        )
+        model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
         self._load_s = clock() - started_at
         self._model = model
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
@@ -101,7 +95,6 @@ class LLM:
             detokenizer=model.tokenizer,
             drafter=drafter if k else None,
             num_speculative_tokens=k,
-            max_tree_tokens=max(k, draft_tree),
             rule=verification,
         )
         self._drafter_name = None if drafter is None else drafter.name

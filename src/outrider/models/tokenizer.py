@@ -20,7 +20,7 @@ from typing import Literal
 import tokenizers
 from tokenizers import AddedToken, normalizers
 
-from outrider.errors import IncompatibleDraftError, ModelFileError, UsageError
+from outrider.errors import ModelFileError, UsageError
 from outrider.models.fields import shown
 
 Spelling = Literal["byte_level", "sentencepiece"]
@@ -222,31 +222,6 @@ class Tokenizer:
             return bytes(map(_BYTE_OF.__getitem__, piece))
         except KeyError:  # a token that was added to the vocabulary as plain text
             return piece.encode()
-
-
-def require_same_vocabulary(target: Tokenizer, draft: Tokenizer) -> None:
-    """Check that every id means the same to both; padding at the end may differ in length.
-
-    Raises:
-        IncompatibleDraftError: Naming up to five ids that differ.
-    """
-    num_ids = max(target.num_tokens, draft.num_tokens)
-    if target.pieces[:num_ids] == draft.pieces[:num_ids] and target.kinds[:num_ids] == draft.kinds[:num_ids]:
-        return  # as nearly always, and much faster than id by id
-    differing = [i for i in range(num_ids) if _meaning(target, i) != _meaning(draft, i)]
-    if differing:
-        examples = ", ".join(f"{i}: {shown(_meaning(target, i))} / {shown(_meaning(draft, i))}" for i in differing[:5])
-        raise IncompatibleDraftError(
-            f"the draft's vocabulary is another: {len(differing)} of {num_ids} ids differ (id: target / draft: "
-            f"{examples}; tokens {target.num_tokens} / {draft.num_tokens}, with padding {target.vocab_size} / "
-            f"{draft.vocab_size}); use a draft from the target's own family, or --draft ngram"
-        )
-
-
-def _meaning(tokenizer: Tokenizer, token_id: int) -> str | None:
-    if token_id >= len(tokenizer.pieces) or tokenizer.kinds[token_id] == TokenKind.UNUSED:
-        return None
-    return tokenizer.pieces[token_id]
 
 
 def add_tokens(backend: tokenizers.Tokenizer, added: Iterable[tuple[int, AddedToken]]) -> None:
