@@ -46,8 +46,8 @@ class Flags:
         str,
         typer.Option(
             metavar="REF|ngram|auto|none",
-            help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt and "
-            "the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
+            help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt "
+            "and the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
         ),
     ] = "none"
     num_speculative_tokens: Annotated[
