@@ -70,11 +70,16 @@ class Draft:
             tokens before it. ``None`` says that the tokens were chosen without drawing (n-gram, argmax): each law is
             then the point mass on its token. The draft may be wrong in any way; these laws must be honest.
         problem: In words, what went wrong so that the draft ends here; None if nothing did.
+        confidences: For each token the drafter's own estimate of the chance that it is accepted if those before it
+            are; empty if it has none. Lengths and choices may depend on it, the output never.
+        sources: For each token the name of what proposed it; empty if all are the drafter's.
     """
 
     token_ids: tuple[int, ...]
     probs: Probs | None = None
     problem: str | None = None
+    confidences: tuple[float, ...] = ()
+    sources: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -112,12 +117,14 @@ class TreeDraft:
             law without the first. ``None`` for a row whose children were chosen without drawing (most likely tokens,
             n-grams, a tree pruned by what its tokens are), or that has no children.
         problem: In words, what went wrong so that the draft ends here; None if nothing did.
+        sources: For each token the name of what proposed it; empty if all are the drafter's.
     """
 
     token_ids: tuple[int, ...]
     parents: tuple[int, ...]
     probs: tuple[Probs | None, ...]
     problem: str | None = None
+    sources: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -28,7 +28,7 @@ DRAFTERS = {
     "a dead end": lambda: PlannedDrafter(lambda context: (A, A)),
     "a dead end later": lambda: PlannedDrafter(lambda context: (B, B, A, B)),
     "a dead end at the last row": lambda: PlannedDrafter(lambda context: (B, A)),
-    "ngram": lambda: NgramDrafter(min_n=1),
+    "ngram": NgramDrafter,
     "draft model": lambda: DraftModelDrafter(ToyBackend(HashLM(5, seed=9)), vocab_size=5, name="toy"),
 }
 

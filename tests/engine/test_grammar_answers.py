@@ -41,7 +41,7 @@ DRAFTS = {
     "draft model": lambda: toy_model(seed=1, name="small"),
     "draft model with a short context": lambda: toy_model(seed=1, max_length=70),
     "the target": lambda: toy_model(),
-    "ngram": lambda: NgramDrafter(min_n=1),
+    "ngram": NgramDrafter,
     "illegal text": at_every_offset(ENCODE("x")[0]),
     "an end too early": at_every_offset(EOS_ID),
     "control tokens": at_every_offset(256),

@@ -54,7 +54,7 @@ DRAFTERS = {
     "wider vocabulary": lambda: draft_model(9, vocab_size=5),
     "narrower vocabulary": lambda: draft_model(9, vocab_size=2),
     "short context": lambda: DraftModelDrafter(ToyBackend(HashLM(3, seed=9), max_length=4), vocab_size=3, name="toy"),
-    "ngram": lambda: NgramDrafter(min_n=1, max_n=2),
+    "ngram": NgramDrafter,
     "always the same": lambda: PlannedDrafter(lambda context: (2, 2, 2)),
     "now more, now less": lambda: PlannedDrafter(lambda context: (0, 1, 2)[: len(context) % 4]),
 }

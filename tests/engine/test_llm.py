@@ -171,7 +171,7 @@ def test_speculation_that_is_off_says_why():
 
 
 def test_speculation_that_found_nothing_to_propose_is_on_with_zero_counts():
-    llm = make(NgramDrafter(min_n=5))
+    llm = make(PlannedDrafter(lambda context: ()))
     (answer,) = llm.generate("Hello", GREEDY)
     done = answer.speculation.to_json()
     assert (done["active"], done["num_drafts"], done["method"], done["acceptance_rate"]) == (True, 0, None, None)

@@ -35,7 +35,7 @@ DRAFTERS = {
     "narrower vocabulary": lambda: draft_model(vocab_size=6),
     "wider vocabulary": lambda: draft_model(vocab_size=15),
     "the target itself": lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=11, name="toy"),
-    "ngram": lambda: NgramDrafter(min_n=1, max_n=3),
+    "ngram": NgramDrafter,
     "always the same": lambda: PlannedDrafter(lambda context: (2, 2, 7, 2)),
     "now more, now less": lambda: PlannedDrafter(lambda context: tuple(range(11))[len(context) % 7 :]),
 }

@@ -27,6 +27,10 @@ class DraftRequest:
             :meth:`~outrider.types.DraftCoins.at_depth`.
         max_tree_tokens: Of a draft that branches, propose at most this many in all, and at most ``max_tokens`` after
             one another.
+        prediction_ids: Text that the caller expects the output to resemble; empty if there is none. A drafter may
+            make use of it. The same in every round.
+        draft_ids: What another drafter has proposed in this round after the context: propose what may follow it. It
+            may not come true. A drafter may decline, by an empty draft.
     """
 
     request_id: Hashable
@@ -35,6 +39,8 @@ class DraftRequest:
     shaper: LawShaper
     coins: DraftCoins
     max_tree_tokens: int = 0
+    prediction_ids: Sequence[int] = ()
+    draft_ids: Sequence[int] = ()
 
 
 @runtime_checkable

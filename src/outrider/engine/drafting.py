@@ -8,14 +8,12 @@ its tokens by what they are would bend the target's law.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from operator import index
 
 from outrider.drafters.base import Drafter, DraftRequest
+from outrider.drafters.check import checked
 from outrider.engine.sequence import Sequence
 from outrider.errors import UsageError
-from outrider.types import Draft, Proposal, TreeDraft, Verdict
-from outrider.verification.check import check_laws, check_tree
+from outrider.types import Draft, Proposal, Verdict
 
 NO_DRAFT = Draft(())
 
@@ -50,7 +48,7 @@ def propose(
         ]
     for place, (sequence, request) in enumerate(zip(sequences, requests, strict=True)):
         try:
-            drafts[place] = _checked(drafts[place], request, vocab_size, reads_laws=reads_laws(sequence))
+            drafts[place] = checked(drafts[place], request, vocab_size, reads_laws=reads_laws(sequence))
             sequence.draft_problem = drafts[place].problem or sequence.draft_problem
         except Exception as error:  # noqa: BLE001, PERF203 - a draft may be anything
             drop(drafter, sequence, error)
@@ -86,28 +84,3 @@ def release(drafter: Drafter, sequence: Sequence) -> None:
         drafter.release(sequence.request.request_id)
     except Exception as error:  # noqa: BLE001 - it may be anybody's code
         sequence.draft_problem = sequence.draft_problem or f"{type(error).__name__}: {error}"
-
-
-def _checked(draft: Proposal, request: DraftRequest, vocab_size: int, *, reads_laws: bool) -> Proposal:
-    """Return a draft that keeps the contract, its ids as Python's integers.
-
-    Raises:
-        UsageError: It does not.
-        Exception: It is not a draft at all.
-    """
-    if not isinstance(draft, Draft | TreeDraft):
-        raise UsageError(f"it proposed a {type(draft).__name__}, which is no draft")
-    draft = replace(draft, token_ids=tuple(map(index, draft.token_ids)))
-    if isinstance(draft, TreeDraft):
-        draft = replace(draft, parents=tuple(map(index, draft.parents)))
-        check_tree(draft)
-    limit = request.max_tree_tokens if isinstance(draft, TreeDraft) else request.max_tokens
-    is_known = all(0 <= token_id < vocab_size for token_id in draft.token_ids)
-    if len(draft) > limit or draft.depth > request.max_tokens or not is_known:
-        raise UsageError(
-            f"it proposed {draft.token_ids}; it may propose at most {limit} tokens, {request.max_tokens} after one "
-            f"another, with ids from 0 to {vocab_size - 1}"
-        )
-    if reads_laws:
-        check_laws(draft, vocab_size)
-    return draft

@@ -1,0 +1,119 @@
+"""A cascade keeps the target's law, drawn and chosen tokens in one draft; one that looks at what it drew does not."""
+
+from dataclasses import replace
+
+import pytest
+from engine_fakes import answer, compiled, make_stepper
+from test_law import NUM_TOKENS, PROMPT, TARGET, SameCoins, draft_model
+
+from outrider.backends.toy import exact_probs
+from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.gain import PassCosts
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.sequence import Request
+from outrider.sampling.params import SamplingParams
+from outrider.types import Draft, TreeDraft
+from outrider.verification.exact import outcomes, sequence_law, total_variation
+
+FLAT = PassCosts(((1, 1.0), (2, 1.0)))
+
+
+class Spied(CascadeDrafter):
+    """Counts drafts in which drawn tokens are followed by chosen ones."""
+
+    num_mixed = 0
+
+    def propose(self, requests):
+        drafts = super().propose(requests)
+        self.num_mixed += sum(isinstance(draft, TreeDraft) for draft in drafts)
+        return drafts
+
+
+class Anticipating(CascadeDrafter):
+    """Draws, and keeps what it drew only if it likes it."""
+
+    def propose(self, requests):
+        return [
+            Draft(()) if isinstance(draft, TreeDraft) or draft.token_ids[:1] == (2,) else draft
+            for draft in super().propose(requests)
+        ]
+
+
+class Dishonest(CascadeDrafter):
+    """Says that a drawn token was chosen."""
+
+    def propose(self, requests):
+        return [
+            replace(draft, probs=(None,) * (len(draft) + 1))
+            if isinstance(draft, TreeDraft)
+            else replace(draft, probs=None)
+            for draft in super().propose(requests)
+        ]
+
+
+class Miscounting(CascadeDrafter):
+    """Says that what was looked up was drawn as the first token was."""
+
+    def propose(self, requests):
+        drafts = super().propose(requests)
+        return [
+            replace(draft, probs=(draft.probs[0],) * len(draft) + (None,)) if isinstance(draft, TreeDraft) else draft
+            for draft in drafts
+        ]
+
+
+def cascade(kind, *, model_tokens=1, cost=0.01):
+    model = draft_model(9, vocab_size=3)
+    members = [Member(model, cost, model_tokens), Member(NgramDrafter(costs=FLAT))]
+    return kind(members, vocab_size=3, costs=FLAT)
+
+
+def distance(drafter_of, rule="token"):
+    params = SamplingParams(temperature=1.0, max_tokens=NUM_TOKENS)
+    made = []
+
+    def one_answer(coins):
+        made.append(drafter_of())
+        stepper = make_stepper(TARGET, drafter=made[-1], k=2, rule=rule, max_tree_tokens=4)
+        sequence = stepper.open(Request(0, PROMPT, compiled(params, 3), seed=0))
+        sequence.coins = SameCoins(coins)
+        while sequence.finish_reason is None:
+            stepper.step([sequence])
+        assert sequence.draft_problem is None
+        return tuple(sequence.token_ids[len(PROMPT) :])
+
+    emitted = outcomes(one_answer)
+    assert sum(emitted.values()) == pytest.approx(1)
+    wanted = sequence_law(lambda prefix: exact_probs(TARGET, prefix), NUM_TOKENS, PROMPT)
+    return float(total_variation(emitted, wanted)), made
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+@pytest.mark.parametrize("model_tokens", [1, 2])
+def test_the_law_of_a_cascade_is_the_targets(rule, model_tokens):
+    off, made = distance(lambda: cascade(Spied, model_tokens=model_tokens), rule)
+    assert off < 1e-6
+    assert (sum(one.num_mixed for one in made) > 0) == (model_tokens == 1)
+
+
+@pytest.mark.parametrize("kind", [Anticipating, Miscounting])
+def test_a_cascade_that_breaks_the_rules_is_caught(kind):
+    off, _ = distance(lambda: cascade(kind))
+    assert off > 1e-3
+
+
+def test_to_call_a_drawn_token_chosen_costs_acceptance_only():
+    off, _ = distance(lambda: cascade(Dishonest))
+    assert off < 1e-6
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.9, "seed": 3}])
+def test_a_text_does_not_depend_on_who_drafted(params):
+    settings = SamplingParams(max_tokens=20, **params)
+    texts = set()
+    for cost, model_tokens, k in [(0.01, 1, 3), (0.2, 2, 2), (0.5, 3, 8), (5.0, 3, 8)]:
+        drafter = cascade(CascadeDrafter, cost=cost, model_tokens=model_tokens)
+        (sequence,) = answer(make_stepper(TARGET, drafter=drafter, k=k, max_tree_tokens=k), [PROMPT], settings)
+        texts.add(tuple(sequence.token_ids))
+    (plain,) = answer(make_stepper(TARGET), [PROMPT], settings)
+    assert texts == {tuple(plain.token_ids)}
