@@ -230,14 +230,28 @@ def broken(models, tmp_path_factory):
 @pytest.mark.parametrize(
     "flags", [(), ("--temperature", 0.8), ("--top-k", 5, "--temperature", 1), ("--draft", "ngram")]
 )
-def test_a_target_that_gives_no_numbers_is_named(outrider, broken, tmp_path, flags):
+def test_a_target_that_gives_no_numbers_is_named(outrider, broken, flags):
+    for as_json in ((), ("--json",)):
+        err = refusal(outrider("generate", PROMPT, "--target", broken, *flags, *as_json))
+        assert err.startswith(f"outrider: the target {broken} cannot go on: row 0 of the logits has nan")
+        assert err.endswith("; fetch or convert it again, or use another\n")
+
+
+def test_a_prompt_that_the_target_cannot_answer_ends_no_other(outrider, broken, tmp_path):
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"id": "a", "prompt": "one"}\n{"id": "b", "prompt": "two"}\n')
-    for prompt, label in (((PROMPT,), ""), (("--prompts", file), "1/2 a: ")):
-        for as_json in ((), ("--json",)):
-            err = refusal(outrider("generate", *prompt, "--target", broken, *flags, *as_json))
-            assert err.startswith(f"outrider: {label}the target {broken} cannot go on: row 0 of the logits has nan")
-            assert err.endswith("; fetch or convert it again, or use another\n")
+    status, out, err = outrider("generate", "--prompts", file, "--target", broken, "--json")
+    assert status == 2
+    assert [line.partition(" row 0")[0] for line in err.splitlines()] == [
+        f"1/2 a: the target {broken} cannot go on:",
+        f"2/2 b: the target {broken} cannot go on:",
+    ]
+    results = json.loads(out)["results"]
+    assert [(one["id"], one["finish_reason"], one["token_ids"]) for one in results] == [
+        ("a", "error", []),
+        ("b", "error", []),
+    ]
+    assert all("has nan" in one["error"] for one in results)
 
 
 def test_a_draft_that_gives_no_numbers_costs_its_drafts_and_is_named(outrider, models, broken):

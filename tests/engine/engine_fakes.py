@@ -133,7 +133,9 @@ def compiled(params: SamplingParams, vocab_size: int, eos_ids=()) -> CompiledPar
     return compile_params(params, Vocabulary(Letters(eos_ids), vocab_size))
 
 
-def answer(stepper: Stepper, prompts: Sequence[Sequence[int]], params, *, seeds=None, max_sequences=1):
+def answer(
+    stepper: Stepper, prompts: Sequence[Sequence[int]], params, *, seeds=None, max_sequences=1, drafters_must_last=True
+):
     """Run requests to the end and return their sequences, in order."""
     many = params if isinstance(params, list) else [params] * len(prompts)
     seeds = seeds or [0] * len(prompts)
@@ -145,6 +147,8 @@ def answer(stepper: Stepper, prompts: Sequence[Sequence[int]], params, *, seeds=
     ticks = iter(range(10**9))
     for sequence, _ in run(stepper, requests, max_sequences=max_sequences, clock=lambda: float(next(ticks))):
         sequences[sequence.request.request_id] = sequence
+    if drafters_must_last:
+        assert [one.draft_problem for one in sequences.values() if not one.is_drafting] == []
     return [sequences[index] for index in range(len(prompts))]
 
 

@@ -64,7 +64,7 @@ UNLAWFUL = {
 def run(drafter, temperature, rule="token", prompts=PROMPTS):
     params = SamplingParams(max_tokens=12, temperature=temperature)
     stepper = make_stepper(TARGET, drafter=drafter, k=4, max_tree_tokens=8, rule=rule)
-    return answer(stepper, prompts, params, seeds=[5, 6, 7][: len(prompts)], max_sequences=3)
+    return answer(stepper, prompts, params, seeds=[5, 6, 7][: len(prompts)], max_sequences=3, drafters_must_last=False)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

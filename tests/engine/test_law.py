@@ -33,6 +33,9 @@ class SameCoins:
     def at(self, position, purpose):
         return self
 
+    def at_depth(self, depth):
+        return self
+
     def accept(self, numerator, denominator):
         return self.coins.accept(Fraction(float(numerator)), Fraction(float(denominator)))
 
@@ -71,6 +74,7 @@ def test_the_law_of_an_answer_is_the_targets(drafter, rule):
         sequence.coins = SameCoins(coins)
         while sequence.finish_reason is None:
             stepper.step([sequence])
+        assert sequence.is_drafting, sequence.draft_problem
         return tuple(sequence.token_ids[len(PROMPT) :])
 
     emitted = outcomes(one_answer)

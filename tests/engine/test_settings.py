@@ -159,6 +159,7 @@ def test_the_law_of_an_answer_is_the_targets_through_rounds_and_commits(drafts, 
         sequence.coins = SameCoins(coins)
         while sequence.finish_reason is None:
             stepper.step([sequence])
+        assert sequence.is_drafting, sequence.draft_problem
         return tuple(sequence.token_ids[len(PROMPT_OF_SMALL) :])
 
     wanted = sequence_law(stateful_law(STATEFUL[setting]), 3, PROMPT_OF_SMALL)

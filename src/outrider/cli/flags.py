@@ -58,6 +58,14 @@ class Flags:
             help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]",
         ),
     ] = None
+    draft_tree: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=_whole,
+            help="Let a draft model propose up to N tokens a round as a tree: several candidates a place. 0: one.",
+        ),
+    ] = 0
     rule: Annotated[
         str,
         typer.Option(
@@ -135,6 +143,7 @@ class Flags:
                 self.target,
                 self.draft,
                 num_speculative_tokens=self.num_speculative_tokens,
+                draft_tree=self.draft_tree,
                 rule=self.rule,
                 threads=self.threads,
                 ctx_size=self.ctx_size,

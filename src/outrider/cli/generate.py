@@ -46,6 +46,8 @@ def generate(
         ]
         document = outputs[0].to_json() if prompts is None else {"results": documents}
         sys.stdout.write(json.dumps(document) + "\n")
+    if any(output.error is not None for output in outputs):
+        raise typer.Exit(2)
 
 
 def _one(prompt: str) -> Prompt:
@@ -76,9 +78,11 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool, named: bool) -
                 if chunk.output is not None:
                     outputs.append(chunk.output)
         except NumericalError as error:  # of the target: a draft's costs nothing but the draft
-            raise NumericalError(
-                f"{label}the target {flags.target} cannot go on: {error}; fetch or convert it again, or use another"
-            ) from error
+            problem = f"the target {flags.target} cannot go on: {error}; fetch or convert it again, or use another"
+            if not named:
+                raise NumericalError(problem) from error
+            notes.say(f"{label}{problem}")
+            continue
         finally:
             printer.end()
         notes.say(label + summary(outputs[-1]))

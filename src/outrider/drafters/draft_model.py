@@ -14,9 +14,13 @@ import numpy as np
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
+from outrider.drafters.tree_shape import best_tree
 from outrider.errors import NumericalError, UsageError
 from outrider.sampling.distribution import greedy_token_ids, target_probs
-from outrider.types import Draft, Logits, Probs, Verdict
+from outrider.types import Draft, DraftCoins, Logits, Probs, Proposal, TreeDraft, Verdict
+
+# How often the first, second, ... candidate for a place is the one accepted: PLACEHOLDER
+ACCEPTANCE_BY_RANK = (0.83, 0.09, 0.03, 0.015)
 
 
 @dataclass(slots=True)
@@ -29,20 +33,42 @@ class _Cache:
 
 
 @dataclass(slots=True)
-class _Branch:
-    """One request's draft in the making."""
+class _Growth:
+    """One request's draft in the making, level by level; a chain has one token a level.
+
+    ``level`` holds the tokens that get children next, -1 for the context; ``inner`` those whose turn has come.
+    """
 
     request: DraftRequest
     cache: _Cache
-    pending_ids: Sequence[int]  # to be fed before the next token can be chosen
-    probs: Probs | None  # [max_tokens, vocab_size], row i the law that token i was drawn from; None if not drawn
+    widths: dict[int, tuple[int, ...]]  # of the shape: the places below each place, -1 for the context
+    is_chain: bool
+    pending_ids: Sequence[int]  # of the context, to be fed before the first token can be chosen
+    laws: Probs | None  # [inner tokens, vocab_size], what children were drawn from; None if they are not drawn
     token_ids: list[int] = field(default_factory=list)
-    confidence: float = 1.0  # the estimated chance that all of them are accepted
+    parents: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    level: list[int] = field(default_factory=lambda: [-1])
+    inner: list[int] = field(default_factory=list)
+    confidence: dict[int, float] = field(default_factory=lambda: {-1: 1.0})  # that a token is reached, estimated
     problem: str | None = None
 
-    def to_draft(self) -> Draft:
-        probs = None if self.probs is None else self.probs[: len(self.token_ids)]
-        return Draft(tuple(self.token_ids), probs, self.problem)
+    def path(self, node: int) -> list[int]:
+        path: list[int] = []
+        while node >= 0:
+            path.append(self.token_ids[node])
+            node = self.parents[node]
+        return path[::-1]
+
+    def to_draft(self) -> Proposal:
+        if self.is_chain:
+            chain_probs = None if self.laws is None else self.laws[: len(self.token_ids)]
+            return Draft(tuple(self.token_ids), chain_probs, self.problem)
+        probs: list[Probs | None] = [None] * (len(self.token_ids) + 1)
+        if self.laws is not None:
+            for number, node in enumerate(self.inner):
+                probs[node + 1] = self.laws[number] if node in self.parents else None
+        return TreeDraft(tuple(self.token_ids), tuple(self.parents), tuple(probs), self.problem)
 
 
 class DraftModelDrafter:
@@ -63,9 +89,11 @@ class DraftModelDrafter:
         min_confidence: Draft on only while the chance that all draft tokens so far are accepted is at least this, as
             estimated by the largest probability of each law. Only whether to go on depends on it; a token once chosen
             is never taken back, so the target's law is safe. 0 always drafts as many tokens as are asked for.
+        tree_size: How many tokens a draft has, as a tree of the shape of which most are accepted; 0 drafts chains.
+        acceptance_by_rank: How often the first, second, ... candidate for a place is the one accepted.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         backend: Backend,
         *,
@@ -73,23 +101,34 @@ class DraftModelDrafter:
         name: str,
         stop_ids: Collection[int] = (),
         min_confidence: float = 0.0,
+        tree_size: int = 0,
+        acceptance_by_rank: Sequence[float] = ACCEPTANCE_BY_RANK,
     ) -> None:
         self.name = name
         self._backend = backend
         self._vocab_size = vocab_size
         self._stop_ids = frozenset(stop_ids)
         self._min_confidence = min_confidence
+        self._tree_size = tree_size
+        self._acceptance_by_rank = tuple(acceptance_by_rank)
         self._caches: dict[Hashable, _Cache] = {}
+        self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a token, for all requests together."""
-        branches = [self._branch(request) for request in requests]
-        growing = [branch for branch in branches if self._can_grow(branch)]
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
+        growths = [self._start(request) for request in requests]
+        growing = [growth for growth in growths if self._can_grow(growth)]
         while growing:
-            logits = self._backend.forward([self._rows(branch) for branch in growing])
-            grown = [self._grow(branch, row) for branch, row in zip(growing, logits, strict=True)]
-            growing = [branch for branch, has in zip(growing, grown, strict=True) if has and self._can_grow(branch)]
-        return [branch.to_draft() for branch in branches]
+            batch = [self._rows(growth) for growth in growing]
+            logits = self._backend.forward(batch)
+            for growth, rows in zip(growing, batch, strict=True):
+                self._grow(growth, logits[: rows.num_logits])
+                logits = logits[rows.num_logits :]
+            growing = [growth for growth in growing if self._can_grow(growth)]
+        for growth in growths:
+            if not growth.is_chain:  # what is accepted of a tree is fed again with the token after it
+                self._backend.crop(growth.cache.sequence_id, growth.cache.num_confirmed)
+        return [growth.to_draft() for growth in growths]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Nothing to learn: the next context says it all."""
@@ -100,12 +139,12 @@ class DraftModelDrafter:
         if cache is not None:
             self._backend.close_sequence(cache.sequence_id)
 
-    def _branch(self, request: DraftRequest) -> _Branch:
+    def _start(self, request: DraftRequest) -> _Growth:
         """Crop the cache to what it shares with the context; what is missing, at least the last token, is pending.
 
-        After a draft that was accepted whole two tokens are missing: the last draft token, which was never fed, and
-        the bonus token. After any other round it is the recovered token. Only what was drafted last is compared, for
-        a context only grows.
+        After a chain that was accepted whole two tokens are missing: the last draft token, which was never fed, and
+        the bonus token. After a chain that was not it is the recovered token. Only what was drafted last is compared,
+        for a context only grows.
         """
         cache = self._caches.get(request.request_id)
         if cache is None:
@@ -118,49 +157,91 @@ class DraftModelDrafter:
             cache.num_confirmed += 1
         cache.drafted_ids.clear()
         self._backend.crop(cache.sequence_id, cache.num_confirmed)
-        probs = None if request.shaper.params.is_greedy else np.zeros((request.max_tokens, self._vocab_size))
-        return _Branch(request, cache, request.context_ids[cache.num_confirmed :], probs)
+        shape = self._shape(request)
+        is_chain = shape == tuple(range(-1, len(shape) - 1))
+        widths = {
+            place: tuple(below for below, parent in enumerate(shape) if parent == place) for place in (-1, *shape)
+        }
+        laws = None if request.shaper.params.is_greedy else np.zeros((len(widths), self._vocab_size))
+        return _Growth(request, cache, widths, is_chain, request.context_ids[cache.num_confirmed :], laws)
 
-    def _can_grow(self, branch: _Branch) -> bool:
-        if len(branch.token_ids) >= branch.request.max_tokens or branch.confidence < self._min_confidence:
+    def _shape(self, request: DraftRequest) -> tuple[int, ...]:
+        size, depth = min(self._tree_size, request.max_tree_tokens), request.max_tokens
+        if size == 0:
+            return tuple(range(-1, depth - 1))
+        if (size, depth) not in self._shapes:
+            self._shapes[size, depth] = best_tree(self._acceptance_by_rank, size, depth)
+        return self._shapes[size, depth]
+
+    def _can_grow(self, growth: _Growth) -> bool:
+        """Narrow the level to the tokens that can get children; return whether it is worth a pass to give them some."""
+        is_start = growth.level == [-1]
+        growth.level = [node for node in growth.level if self._may_go_on(growth, node)]
+        if not growth.level or sum(growth.confidence[node] for node in growth.level) < self._min_confidence:
             return False
-        if self._stop_ids.intersection(branch.token_ids[-1:]):
-            return False
-        length = self._backend.length(branch.cache.sequence_id) + len(branch.pending_ids)
-        return length <= self._backend.max_length and max(branch.pending_ids) < self._backend.vocab_size
+        fed = len(growth.pending_ids) if is_start else 1 if growth.is_chain else len(growth.inner) + len(growth.level)
+        held = self._backend.length(growth.cache.sequence_id) if growth.is_chain else growth.cache.num_confirmed
+        return held + fed <= self._backend.max_length
 
-    def _rows(self, branch: _Branch) -> Rows:
-        sequence_id = branch.cache.sequence_id
-        return Rows(sequence_id, feed_all_but_last_piece(self._backend, sequence_id, branch.pending_ids))
+    def _may_go_on(self, growth: _Growth, node: int) -> bool:
+        if node < 0:
+            return bool(growth.widths[-1]) and max(growth.pending_ids) < self._backend.vocab_size
+        token_id, place = growth.token_ids[node], growth.places[node]
+        return place in growth.widths and token_id not in self._stop_ids and token_id < self._backend.vocab_size
 
-    def _grow(self, branch: _Branch, logits: Logits) -> bool:
-        """Choose the next draft token from a row of logits, after everything pending was fed; say if there is one."""
-        if branch.token_ids:
-            branch.cache.drafted_ids += branch.pending_ids
+    def _rows(self, growth: _Growth) -> Rows:
+        """Return what the next level needs fed: the rest of the context, the end of a chain, a tree but leaves."""
+        sequence_id = growth.cache.sequence_id
+        if growth.level == [-1]:
+            return Rows(sequence_id, feed_all_but_last_piece(self._backend, sequence_id, growth.pending_ids))
+        if growth.is_chain:
+            return Rows(sequence_id, growth.token_ids[-1:])
+        self._backend.crop(sequence_id, growth.cache.num_confirmed)
+        fed = [*growth.inner[1:], *growth.level]  # but for the context
+        parents = [growth.parents[node] for node in fed]
+        return Rows(
+            sequence_id,
+            [growth.token_ids[node] for node in fed],
+            len(growth.level),
+            [parent if parent < 0 else fed.index(parent) for parent in parents],
+        )
+
+    def _grow(self, growth: _Growth, logits: Logits) -> None:
+        """Choose the children of a level from a row of logits for each of its tokens, which have been fed."""
+        if growth.level == [-1]:
+            growth.cache.num_confirmed += len(growth.pending_ids)
+        elif growth.is_chain:
+            growth.cache.drafted_ids += growth.token_ids[-1:]
+        first = len(growth.token_ids)
+        for node, row in zip(growth.level, logits, strict=True):
+            path = growth.path(node)
+            growth.inner.append(node)
+            try:
+                shaped = growth.request.shaper.shape(self._padded(row)[np.newaxis], path)
+                if shaped.max() != -np.inf:
+                    self._branch(growth, node, shaped, len(path))
+            except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
+                growth.problem = str(error)
+        growth.level = list(range(first, len(growth.token_ids)))
+
+    def _branch(self, growth: _Growth, node: int, shaped: Logits, depth: int) -> None:
+        """Give a token its children: the likeliest tokens of a greedy request, draws without replacement of another."""
+        places = growth.widths[-1 if node < 0 else growth.places[node]]
+        if growth.laws is None:
+            token_ids = _likeliest(shaped, len(places))
+            likeliest = 1 / float(np.exp(shaped[0] - shaped[0, token_ids[0]]).sum())
         else:
-            branch.cache.num_confirmed += len(branch.pending_ids)
-        branch.pending_ids = []
-        try:
-            shaped = branch.request.shaper.shape(self._padded(logits)[np.newaxis], branch.token_ids)
-            if shaped.max() == -np.inf:
-                return False
-            token_id = self._choose(branch, shaped)
-        except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
-            branch.problem = str(error)
-            return False
-        branch.token_ids.append(token_id)
-        branch.pending_ids = [token_id]
-        return True
-
-    def _choose(self, branch: _Branch, shaped: Logits) -> int:
-        if branch.probs is None:
-            token_id = int(greedy_token_ids(shaped)[0])
-            branch.confidence /= float(np.exp(shaped[0] - shaped[0, token_id]).sum())
-            return token_id
-        law = branch.probs[len(branch.token_ids)]
-        law[:] = target_probs(shaped, branch.request.shaper.params)[0]
-        branch.confidence *= float(law.max())
-        return branch.request.coins.draw(law)
+            law = growth.laws[len(growth.inner) - 1]
+            law[:] = target_probs(shaped, growth.request.shaper.params)[0]
+            token_ids = _drawn(law, len(places), growth.request.coins, depth)
+            likeliest = float(law.max())
+        by_rank = self._acceptance_by_rank
+        for rank, (token_id, place) in enumerate(zip(token_ids, places, strict=False)):
+            share = likeliest if rank == 0 else (1 - likeliest) * by_rank[rank] / (1 - by_rank[0])
+            growth.confidence[len(growth.token_ids)] = growth.confidence[node] * share
+            growth.token_ids.append(token_id)
+            growth.parents.append(node)
+            growth.places.append(place)
 
     def _padded(self, logits: Logits) -> Logits:
         """Return a row of logits as wide as the target's vocabulary."""
@@ -168,3 +249,28 @@ class DraftModelDrafter:
         if missing <= 0:
             return logits[: self._vocab_size]
         return np.pad(logits, (0, missing), constant_values=-np.inf)
+
+
+def _likeliest(shaped: Logits, count: int) -> list[int]:
+    """Return the ids of the largest of ``[1, vocab_size]`` logits, the lowest on a tie, none that is excluded."""
+    token_ids = [int(greedy_token_ids(shaped)[0])]
+    row = shaped[0].copy() if count > 1 else shaped[0]
+    while len(token_ids) < count:
+        row[token_ids[-1]] = -np.inf
+        following = int(row.argmax())
+        if row[following] == -np.inf:
+            break
+        token_ids.append(following)
+    return token_ids
+
+
+def _drawn(law: Probs, count: int, coins: DraftCoins, depth: int) -> list[int]:
+    """Return draws from a law, one after the other and without replacement, as long as there are any."""
+    token_ids = [coins.at_depth(depth).draw(law)]
+    left = law.copy() if count > 1 else law
+    while len(token_ids) < count:
+        left[token_ids[-1]] = 0
+        if not left.any():
+            break
+        token_ids.append(coins.at_depth(depth).draw(left))
+    return token_ids

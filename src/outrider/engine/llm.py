@@ -41,6 +41,8 @@ class LLM:
         num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
             ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
             model that is right four times in five gains little beyond that, since only one draft in four gets there.
+        draft_tree: Let a draft model propose up to this many tokens a round as a tree, several candidates for a place,
+            at most ``num_speculative_tokens`` after one another; 0, the default, for one candidate each.
         rule: How drafts of sampled text are verified; see :mod:`outrider.engine.rules`.
         threads: How many threads compute; by default one for each physical core.
         ctx_size: The most tokens of prompt and answer together; by default what the target allows.
@@ -62,6 +64,7 @@ class LLM:
         draft: DraftRef = None,
         *,
         num_speculative_tokens: int | None = None,
+        draft_tree: int = 0,
         rule: str = "auto",
         threads: int | None = None,
         ctx_size: int | None = None,
@@ -73,6 +76,7 @@ class LLM:
         if num_speculative_tokens is not None:
             limit = MAX_SPECULATIVE_TOKENS
             _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
+        _check("draft_tree", draft_tree, 0, MAX_SPECULATIVE_TOKENS, "0 lets drafts not branch")
         if threads is not None:
             _check("threads", threads, 1, _core.MAX_THREADS, "the default is one for each physical core")
         if ctx_size is not None:
@@ -80,7 +84,9 @@ class LLM:
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         verification = parse_rule(rule)
         started_at = clock()
-        model, drafter = load_pair(target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver)
+        model, drafter = load_pair(
+            target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver, draft_tree=draft_tree
+        )
         self._load_s = clock() - started_at
         self._model = model
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
@@ -95,6 +101,7 @@ class LLM:
             detokenizer=model.tokenizer,
             drafter=drafter if k else None,
             num_speculative_tokens=k,
+            max_tree_tokens=max(k, draft_tree),
             rule=verification,
         )
         self._drafter_name = None if drafter is None else drafter.name

@@ -106,8 +106,14 @@ def open_pair(target: ModelRef, draft: ModelRef, resolver: Resolver) -> tuple[Op
     return opened, opened_draft
 
 
-def load_pair(
-    target: ModelRef, draft: DraftRef, *, threads: int | None, ctx_size: int | None, resolver: Resolver
+def load_pair(  # noqa: PLR0913 - what LLM takes
+    target: ModelRef,
+    draft: DraftRef,
+    *,
+    threads: int | None,
+    ctx_size: int | None,
+    resolver: Resolver,
+    draft_tree: int = 0,
 ) -> tuple[Model, Drafter | None]:
     """Load a target and what drafts for it; that they fit is found out before the weights of either are read.
 
@@ -125,10 +131,10 @@ def load_pair(
         raise IncompatibleDraftError(f"{opened_draft.name} as a draft for {opened.name}: {comparison.consequence}")
     model = _load(opened, threads, ctx_size)
     draft_model = _load(opened_draft, threads, min(model.backend.max_length, opened_draft.context_length))
-    return model, attach(draft_model, model, comparison.relation)
+    return model, attach(draft_model, model, comparison.relation, draft_tree)
 
 
-def attach(draft: Model, target: Model, relation: Relation) -> Drafter:
+def attach(draft: Model, target: Model, relation: Relation, draft_tree: int = 0) -> Drafter:
     """Return the drafter that a draft model makes for a target, by how their vocabularies relate."""
     if relation is Relation.OVERLAPPING:
         return OtherVocabularyDrafter(
@@ -144,6 +150,7 @@ def attach(draft: Model, target: Model, relation: Relation) -> Drafter:
         name=draft.name,
         stop_ids=target.tokenizer.eos_ids,
         min_confidence=_MIN_CONFIDENCE,
+        tree_size=draft_tree,
     )
 
 
