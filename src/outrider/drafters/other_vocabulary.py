@@ -25,7 +25,7 @@ from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.translated_backend import TranslatedBackend
 from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
-from outrider.types import Draft, Verdict
+from outrider.types import Draft, Proposal, Verdict
 
 
 class OtherVocabularyDrafter:
@@ -61,7 +61,7 @@ class OtherVocabularyDrafter:
         target = Vocabulary(vocabulary.target.tokenizer, vocabulary.target_size)
         self._neutral = LawShaper(compile_params(SamplingParams(), target), ())
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Proposes chains only."""
         pairs = [
             (replace(request, max_tree_tokens=0), self._strings and request.shaper.is_neutral) for request in requests
@@ -78,7 +78,7 @@ class OtherVocabularyDrafter:
         self._by_token.release(request_id)
         self._by_string.release(request_id)
 
-    def _cut(self, draft: Draft, max_tokens: int) -> Draft:
+    def _cut(self, draft: Proposal, max_tokens: int) -> Draft:
         """Return a draft in joint ids as the target would cut its text."""
         vocabulary = self._vocabulary
         token_ids: list[int] = []
