@@ -33,8 +33,9 @@ std::shared_ptr<const void> keep_alive(Bytes bytes) {
 PackAs pack_as_from(const std::string& name) {
   if (name == "file") return PackAs::kFile;
   if (name == "int8") return PackAs::kInt8;
+  if (name == "int4") return PackAs::kInt4;
   if (name == "bfloat16") return PackAs::kBFloat16;
-  throw std::invalid_argument("weights cannot be held as '" + name + "'; use 'file', 'int8' or 'bfloat16'");
+  throw std::invalid_argument("weights cannot be held as '" + name + "'; use 'file', 'int8', 'int4' or 'bfloat16'");
 }
 
 void add_tensor(Model& model, std::string role, std::optional<int64_t> layer, const std::string& type,
@@ -113,6 +114,7 @@ NB_MODULE(_core, m) {
           "config"_a, nb::kw_only(), "threads"_a, "max_length"_a, "isa"_a)
       .def("add_tensor", &add_tensor, nb::kw_only(), "role"_a, "layer"_a.none(), "type"_a, "shape"_a, "data"_a,
            "pack_as"_a)
+      .def("cut_head", &Model::cut_head, "token_ids"_a)
       .def("finish", &Model::finish, nb::call_guard<nb::gil_scoped_release>())
       .def("open", &Model::open)
       .def("close", &Model::close, "sequence_id"_a)

@@ -38,11 +38,12 @@ struct Layout {
   int element_bytes; // floating formats only
 
   constexpr bool quantised() const { return low_bits != 0; }
+  constexpr int bits() const { return low_bits + high_bits; }
   constexpr bool has_min() const { return offset_bits == 0; }
   constexpr int columns() const { return quantised() ? kLanes : kFloatColumns; }
   constexpr int groups() const { return block_k / kGroup; }
   constexpr int low_bytes() const { return kLanes * kGroup * low_bits / 8; }
-  constexpr int group_bytes() const { return kLanes * kGroup * (low_bits + high_bits) / 8; }
+  constexpr int group_bytes() const { return kLanes * kGroup * bits() / 8; }
   constexpr int block_bytes() const {
     return quantised() ? header_bytes + groups() * group_bytes() : columns() * element_bytes;
   }
@@ -51,7 +52,7 @@ struct Layout {
   constexpr int64_t panel_bytes(int64_t num_in) const { return blocks(num_in) * block_bytes(); }
 };
 
-// In the order of WeightType: a matrix is held in the layout of its type, or requantised, in that of Q8_0 or BF16.
+// In the order of WeightType: a matrix is held in the layout of its type, or requantised, in that of Q8_0, Q4_1 or BF16.
 constexpr Layout kLayouts[] = {
     {1, 0, 0, 0, 0, 4},      // F32
     {1, 0, 0, 0, 0, 2},      // F16

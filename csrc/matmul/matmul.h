@@ -17,7 +17,8 @@ namespace outrider {
 
 // How the weights are held. kFile: the codes of the file, without loss (floating types stay as they are).
 // kInt8: 8-bit codes in groups of 32, each with a scale, requantised from whatever the file holds.
-enum class PackAs { kFile, kInt8, kBFloat16 };
+// kInt4: 4-bit codes in groups of 32, each with a scale and a minimum; what the file holds in 4 bits stays as it is.
+enum class PackAs { kFile, kInt8, kInt4, kBFloat16 };
 
 class PackedMatrix {
  public:

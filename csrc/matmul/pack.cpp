@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -10,6 +8,7 @@
 #include "formats/half.h"
 #include "matmul/layout.h"
 #include "matmul/matmul.h"
+#include "matmul/requantise.h"
 
 namespace outrider {
 namespace {
@@ -91,35 +90,6 @@ void pack_panel(WeightType type, int64_t first_row, int rows, int64_t num_in, co
   }
 }
 
-// The largest magnitude; infinity and NaN come out on top, since their bits do.
-float max_magnitude(const float* x, int n) {
-  uint32_t top = 0;
-  for (int i = 0; i < n; ++i) top = std::max(top, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
-  return std::bit_cast<float>(top);
-}
-
-// One group of 32 floats (n of them, the rest zero) as 8-bit codes with a float16 scale.
-void requantise_group(const float* x, int n, QuantBlock& out) {
-  const float magnitude = max_magnitude(x, n);
-  if (!std::isfinite(magnitude)) throw std::invalid_argument("a weight is not finite; it cannot be held in 8 bits");
-  out.d = float_to_f16(magnitude / 127);
-  // Among the smallest float16 numbers rounding down can lose half the range: take the next one up.
-  if (f16_to_float(out.d) * 127.5f < magnitude) ++out.d;
-  const float scale = f16_to_float(out.d);
-  if (!std::isfinite(scale)) {
-    throw std::invalid_argument("a weight of magnitude " + std::to_string(magnitude) +
-                                " is beyond what 8-bit codes with a float16 scale can hold (8.3e6)");
-  }
-  std::memset(out.codes, 128, kGroup);
-  if (scale == 0) return;
-  // Adding 1.5 * 2^23 rounds to the nearest even integer and leaves it in the low bits.
-  constexpr float kMagic = 12582912.0f;
-  for (int i = 0; i < n; ++i) {
-    const float ratio = std::min(std::max(x[i] / scale, -127.0f), 127.0f);
-    out.codes[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(ratio + kMagic) + 128);
-  }
-}
-
 struct Source {
   WeightType type;
   const uint8_t* bytes;
@@ -140,14 +110,15 @@ void pack_from_file(const Source& src, int64_t first_row, int rows, uint8_t* dst
   pack_panel(src.type, first_row, rows, src.num_in, get_block, dst);
 }
 
-void pack_requantised(const Source& src, int64_t first_row, int rows, uint8_t* dst) {
+void pack_requantised(const Source& src, WeightType as, int64_t first_row, int rows, uint8_t* dst) {
   std::vector<float> values[kLanes];
   for (int c = 0; c < rows; ++c) src.dequantise(first_row + c, values[c]);
   const auto get_block = [&](int64_t row, int64_t index, QuantBlock& out) {
     const int n = static_cast<int>(std::min<int64_t>(kGroup, src.num_in - index * kGroup));
-    requantise_group(values[row - first_row].data() + index * kGroup, n, out);
+    (as == WeightType::kQ8_0 ? requantise_int8 : requantise_int4)(values[row - first_row].data() + index * kGroup, n,
+                                                                  out);
   };
-  pack_panel(WeightType::kQ8_0, first_row, rows, src.num_in, get_block, dst);
+  pack_panel(as, first_row, rows, src.num_in, get_block, dst);
 }
 
 // k by k the columns; columns[c] points to n elements at any alignment.
@@ -179,6 +150,7 @@ WeightType packed_type(WeightType type, PackAs as) {
   switch (as) {
     case PackAs::kFile: return type;
     case PackAs::kInt8: return WeightType::kQ8_0;
+    case PackAs::kInt4: return kLayouts[static_cast<int>(type)].bits() == 4 ? type : WeightType::kQ4_0;
     case PackAs::kBFloat16: return WeightType::kBF16;
   }
   throw std::invalid_argument("not a packing: " + std::to_string(static_cast<int>(as)));
@@ -220,7 +192,7 @@ PackedMatrix pack(WeightType type, std::span<const uint8_t> src, int64_t num_out
       const int rows = static_cast<int>(std::min<int64_t>(layout.columns(), num_out - first_row));
       if (!layout.quantised()) pack_floats(source, held, first_row, rows, dst);
       else if (held == type) pack_from_file(source, first_row, rows, dst);
-      else pack_requantised(source, first_row, rows, dst);
+      else pack_requantised(source, held, first_row, rows, dst);
     }
   });
   return packed;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace outrider {
@@ -58,15 +59,15 @@ void Executor::run(std::span<const Row> rows, float* logits) {
   const auto num_wanted = static_cast<int64_t>(wanted.rows.size());
   if (num_wanted == 0) return;
   set_rows(num_wanted);
+  const size_t head_bytes = num_wanted * weights_.head_tokens.size() * sizeof(float);
+  if (head_bytes > head_.bytes()) head_ = AlignedBuffer(head_bytes);
   pool_.run([&](int thread) noexcept {
     attend_and_project(wanted, last, thread);
     feed_forward(wanted, last, thread);
     add_and_norm({in_order_.data(), wanted.rows.size()}, after_attention_, projected_,
                  weights_.layers[last].ffn_post_norm, residual_, weights_.output_norm, weights_.output.quantised,
                  thread);
-    barrier_.arrive_and_wait();
-    const MatmulJob job{&weights_.output, logits, config_.vocab_size};
-    matmul({&job, 1}, normed_, isa_, thread, pool_.num_threads());
+    project_to_logits(logits, thread);
   });
 }
 
@@ -260,6 +261,25 @@ void Executor::feed_forward(const Selection& selection, int64_t layer, int threa
   if (w.ffn_down.quantised) gated_.quantize_columns(columns.begin, columns.end, isa_);
   const MatmulJob down{&w.ffn_down, projected_.row(0), projected_.stride};
   multiply({&down, 1}, gated_, thread);
+}
+
+void Executor::project_to_logits(float* logits, int thread) {
+  const std::vector<int64_t>& tokens = weights_.head_tokens;
+  barrier_.arrive_and_wait();
+  const auto num_tokens = static_cast<int64_t>(tokens.size());
+  const bool is_cut = num_tokens != 0;
+  const MatmulJob job{&weights_.output, is_cut ? head_.as<float>() : logits, weights_.output.num_out};
+  matmul({&job, 1}, normed_, isa_, thread, pool_.num_threads());
+  if (!is_cut) return;
+  barrier_.arrive_and_wait();
+  const Span ids = split(config_.vocab_size, thread, pool_.num_threads());
+  const auto first = std::lower_bound(tokens.begin(), tokens.end(), ids.begin) - tokens.begin();
+  for (int64_t r = 0; r < normed_.num_rows(); ++r) {
+    const float* head = head_.as<float>() + r * num_tokens;
+    float* row = logits + r * config_.vocab_size;
+    std::fill(row + ids.begin, row + ids.end, -std::numeric_limits<float>::infinity());
+    for (int64_t i = first; i < num_tokens && tokens[i] < ids.end; ++i) row[tokens[i]] = head[i];
+  }
 }
 
 }  // namespace outrider

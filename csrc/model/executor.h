@@ -75,6 +75,8 @@ class Executor {
                     float scale);
   void attend_and_project(const Selection& selection, int64_t layer, int thread);
   void feed_forward(const Selection& selection, int64_t layer, int thread);
+  // From normed_ to [rows, vocab_size], by way of head_ where the head is cut.
+  void project_to_logits(float* logits, int thread);
   void multiply(std::span<const MatmulJob> jobs, const Activations& x, int thread);
   Span columns_of(const Activations& x, int thread) const;
 
@@ -99,6 +101,7 @@ class Executor {
   };
   std::vector<Rotation> rotations_;
   Activations normed_, attended_, gated_;
+  AlignedBuffer head_;                  // [rows, tokens of a cut head]
   std::vector<AlignedBuffer> scratch_;  // one per thread
   std::vector<int64_t> in_order_;       // 0 .. kMaxRows - 1
 };

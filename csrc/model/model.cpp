@@ -41,6 +41,11 @@ void Model::add(const Tensor& tensor, PackAs pack_as) {
   weights_.add(tensor, pack_as, pool_);
 }
 
+void Model::cut_head(std::vector<int64_t> token_ids) {
+  const InUse guard(*this);
+  weights_.cut_head(std::move(token_ids));
+}
+
 void Model::finish() {
   const InUse guard(*this);
   if (executor_) throw std::invalid_argument("the model is finished already");

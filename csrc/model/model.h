@@ -39,6 +39,8 @@ class Model {
   Model(ModelConfig config, int num_threads, int64_t max_length, std::string_view isa);
 
   void add(const Tensor& tensor, PackAs pack_as);
+  // Cuts the head to these tokens, ids in ascending order: the logits of all others are minus infinity from then on.
+  void cut_head(std::vector<int64_t> token_ids);
   void finish();  // after the last tensor, before the first pass
 
   int64_t open();

@@ -95,7 +95,7 @@ void Weights::add(const Tensor& tensor, PackAs pack_as, ThreadPool& pool) {
     if (tensor.layer) reject(tensor, "belongs to no layer");
     check_shape(tensor, tensor.role == "output_norm" ? std::vector{h} : std::vector{vocab, h});
     if (tensor.role == "output_norm") return add_vector(output_norm, tensor, false, config_.norm_offset);
-    if (tensor.role == "output") return add_matrix(output, tensor, pack_as, false, pool);
+    if (tensor.role == "output") return add_output(tensor, pack_as, pool);
     if (!embedding_.data.empty()) reject(tensor, "is given twice");
     embedding_ = tensor;
     embedding_pack_as_ = pack_as;
@@ -148,6 +148,29 @@ void Weights::add_matrix(PackedMatrix& matrix, const Tensor& tensor, PackAs pack
   }
 }
 
+void Weights::cut_head(std::vector<int64_t> token_ids) {
+  if (output.num_out != 0 || !head_tokens.empty())
+    throw std::invalid_argument("the head is there already; cut it once, and before the output matrix is added");
+  if (token_ids.empty()) throw std::invalid_argument("a head cannot be cut to no tokens; keep one at least");
+  for (size_t i = 0; i < token_ids.size(); ++i) {
+    check_range("a token id", token_ids[i], 0, config_.vocab_size - 1, "use the model's own tokenizer");
+    if (i > 0 && token_ids[i - 1] >= token_ids[i])
+      throw std::invalid_argument("token " + std::to_string(token_ids[i]) + " of the head follows " +
+                                  std::to_string(token_ids[i - 1]) + "; give each id once, in ascending order");
+  }
+  head_tokens = std::move(token_ids);
+}
+
+void Weights::add_output(const Tensor& tensor, PackAs pack_as, ThreadPool& pool) {
+  if (head_tokens.empty()) return add_matrix(output, tensor, pack_as, false, pool);
+  if (output.num_out != 0) reject(tensor, "is given twice");
+  const int64_t bytes = row_bytes(tensor.type, config_.hidden_size);
+  std::vector<uint8_t> kept(head_tokens.size() * bytes);
+  for (size_t i = 0; i < head_tokens.size(); ++i)
+    std::memcpy(kept.data() + i * bytes, tensor.data.data() + head_tokens[i] * bytes, bytes);
+  output = pack(tensor.type, kept, static_cast<int64_t>(head_tokens.size()), config_.hidden_size, pack_as, pool);
+}
+
 // Of every head: first the even ones of the items that are rotated, then the odd ones, then the rest.
 std::vector<uint8_t> Weights::reordered(const Tensor& tensor, int64_t item_bytes) const {
   const int64_t head_dim = config_.head_dim, half = static_cast<int64_t>(config_.rope_inv_freq.size());
@@ -174,8 +197,7 @@ void Weights::finish(ThreadPool& pool) {
       require(!(layers[i].*role.member).empty() || !has(config_, role), role.name, i);
     for (const MatrixRole& role : kMatrixRoles) require((layers[i].*role.member).num_out != 0, role.name, i);
   }
-  if (output.num_out == 0)
-    output = pack(embedding_.type, embedding_.data, config_.vocab_size, config_.hidden_size, embedding_pack_as_, pool);
+  if (output.num_out == 0) add_output(embedding_, embedding_pack_as_, pool);
 }
 
 void Weights::embed(int64_t token, float* row) const {

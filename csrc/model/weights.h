@@ -38,6 +38,8 @@ class Weights {
   // The rows of q and k are reordered here where the file has the interleaved rope style, so that the executor knows
   // the other one only. The embedding is not copied: rows of it are widened as they are looked up.
   void add(const Tensor& tensor, PackAs pack_as, ThreadPool& pool);
+  // Keeps the rows of these tokens only of the output matrix: ids in ascending order. Once, and before that matrix.
+  void cut_head(std::vector<int64_t> token_ids);
   // Checks that nothing is missing. Without an output matrix, packs the embedding as one.
   void finish(ThreadPool& pool);
 
@@ -46,6 +48,7 @@ class Weights {
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;
   PackedMatrix output;
+  std::vector<int64_t> head_tokens;  // whose logit each column of the output is; empty: all of them, in order
 
   // Of the packed matrices and the vectors; a pass over one token reads all of them once.
   int64_t bytes() const;
@@ -54,6 +57,7 @@ class Weights {
   void add_vector(std::vector<float>& vector, const Tensor& tensor, bool reorder, double offset);
   void add_matrix(PackedMatrix& matrix, const Tensor& tensor, PackAs pack_as, bool reorder, ThreadPool& pool);
   std::vector<uint8_t> reordered(const Tensor& tensor, int64_t item_bytes) const;
+  void add_output(const Tensor& tensor, PackAs pack_as, ThreadPool& pool);
 
   const ModelConfig& config_;
   Tensor embedding_;

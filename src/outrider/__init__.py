@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from outrider.drafters.compression import DraftOptions as DraftOptions
     from outrider.engine.llm import LLM as LLM
     from outrider.engine.outputs import EmittedToken as EmittedToken
     from outrider.engine.outputs import GenerationOutput as GenerationOutput
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from outrider.sampling.params import SamplingParams as SamplingParams
 
 _HOMES = {
+    "DraftOptions": "outrider.drafters.compression",
     "LLM": "outrider.engine.llm",
     "EmittedToken": "outrider.engine.outputs",
     "GenerationOutput": "outrider.engine.outputs",
@@ -29,7 +31,16 @@ _HOMES = {
     "SamplingParams": "outrider.sampling.params",
 }
 
-__all__ = ["LLM", "EmittedToken", "GenerationOutput", "Origin", "OutriderError", "SamplingParams", "StreamChunk"]
+__all__ = [
+    "LLM",
+    "DraftOptions",
+    "EmittedToken",
+    "GenerationOutput",
+    "Origin",
+    "OutriderError",
+    "SamplingParams",
+    "StreamChunk",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -5,6 +5,7 @@ rounding of float32 logits. The second draws with real seeds, which shows that t
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import log
@@ -48,11 +49,41 @@ def draft_model(seed, *, min_confidence=0.0, **sizes):
     return DraftModelDrafter(backend, vocab_size=3, name="toy", min_confidence=min_confidence)
 
 
+@dataclass(frozen=True)
+class CutLM:
+    """Never says token 1, like a draft whose output matrix was cut; what it says else is in HashLM's proportions."""
+
+    model: HashLM
+
+    @property
+    def vocab_size(self):
+        return self.model.vocab_size
+
+    def weights(self, prefix):
+        return tuple(0 if token == 1 else weight for token, weight in enumerate(self.model.weights(prefix)))
+
+
+class WholeHeadClaimer(DraftModelDrafter):
+    """Draws from the law over the tokens kept, but claims the one over the whole vocabulary."""
+
+    def propose(self, requests):
+        drafts = super().propose(requests)
+        for request, draft in zip(requests, drafts, strict=True):
+            for row in range(len(draft.token_ids)):
+                draft.probs[row] = exact_probs(HashLM(3, seed=9), [*request.context_ids, *draft.token_ids[:row]])
+        return drafts
+
+
+def cut_draft_model(kind=DraftModelDrafter):
+    return kind(ToyBackend(CutLM(HashLM(3, seed=9))), vocab_size=3, name="toy")
+
+
 DRAFTERS = {
     "none": lambda: None,
     "draft model": lambda: draft_model(9, vocab_size=3),
     "draft model that stops in doubt": lambda: draft_model(9, vocab_size=3, min_confidence=0.5),
     "draft model with tokens it never says": lambda: draft_model(2, vocab_size=3, min_weight=0),
+    "draft model with a cut head": cut_draft_model,
     "the target itself": lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=3, name="toy"),
     "wider vocabulary": lambda: draft_model(9, vocab_size=5),
     "narrower vocabulary": lambda: draft_model(9, vocab_size=2),
@@ -63,13 +94,11 @@ DRAFTERS = {
 }
 
 
-@pytest.mark.parametrize("rule", ["token", "block"])
-@pytest.mark.parametrize("drafter", DRAFTERS)
-def test_the_law_of_an_answer_is_the_targets(drafter, rule):
+def law_of_an_answer(make_drafter, rule):
     params = SamplingParams(temperature=1.0, max_tokens=NUM_TOKENS)
 
     def one_answer(coins):
-        stepper = make_stepper(TARGET, drafter=DRAFTERS[drafter](), k=2, rule=rule)
+        stepper = make_stepper(TARGET, drafter=make_drafter(), k=2, rule=rule)
         sequence = stepper.open(Request(0, PROMPT, compiled(params, 3), seed=0))
         sequence.coins = SameCoins(coins)
         while sequence.finish_reason is None:
@@ -77,10 +106,25 @@ def test_the_law_of_an_answer_is_the_targets(drafter, rule):
         assert sequence.is_drafting, sequence.draft_problem
         return tuple(sequence.token_ids[len(PROMPT) :])
 
-    emitted = outcomes(one_answer)
+    return outcomes(one_answer)
+
+
+def distance_from_the_targets(emitted):
     wanted = sequence_law(lambda prefix: exact_probs(TARGET, prefix), NUM_TOKENS, PROMPT)
+    return float(total_variation(emitted, wanted))
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_the_law_of_an_answer_is_the_targets(drafter, rule):
+    emitted = law_of_an_answer(DRAFTERS[drafter], rule)
     assert sum(emitted.values()) == pytest.approx(1)
-    assert float(total_variation(emitted, wanted)) < 1e-6
+    assert distance_from_the_targets(emitted) < 1e-6
+
+
+def test_a_cut_head_whose_law_is_claimed_to_be_the_whole_one_is_found_out():
+    emitted = law_of_an_answer(lambda: cut_draft_model(WholeHeadClaimer), "token")
+    assert distance_from_the_targets(emitted) > 1e-3
 
 
 @pytest.mark.parametrize("rule", ["token", "block", "coupled"])

@@ -28,6 +28,8 @@ const std::map<std::string, void (*)()> kTests = {
     TEST(activation_shapes),
     TEST(int8_packing),
     TEST(int8_packing_at_the_limits),
+    TEST(int4_packing),
+    TEST(int4_packing_at_the_limits),
     TEST(bfloat16_packing),
     TEST(pack_checks_sizes),
     TEST(halves_round_to_even),

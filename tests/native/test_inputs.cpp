@@ -144,6 +144,50 @@ void test_int8_packing_at_the_limits() {
   check_throws<std::invalid_argument>([&] { held(kNaN); }, "not finite");
 }
 
+// The search must do better than the scale of the largest magnitude, and never worse in any group.
+void test_int4_packing() {
+  std::mt19937 rng(8);
+  double total = 0, total_of_largest = 0;
+  for (const WeightType type : {WeightType::kF32, WeightType::kQ6_K, WeightType::kBF16, WeightType::kQ8_0}) {
+    const Weights w = random_weights(type, 3, 256, rng);
+    const std::vector<double> held = held_weights(w, PackAs::kInt4);
+    for (size_t g = 0; g < held.size(); g += 32) {
+      double top = 0, error = 0, error_of_largest = 0;
+      for (size_t i = g; i < g + 32; ++i) top = std::fabs(w.values[i]) > std::fabs(top) ? w.values[i] : top;
+      for (size_t i = g; i < g + 32; ++i) {
+        const double code = top == 0 ? 0 : std::min(std::nearbyint(w.values[i] / (top / -8)), 7.0);
+        error += std::pow(held[i] - w.values[i], 2);
+        error_of_largest += std::pow(code * top / -8 - w.values[i], 2);
+      }
+      check(error <= error_of_largest * 1.02, weight_type_info(type).name, ": squared error ", error, " against ",
+            error_of_largest);
+      total += top == 0 ? 0 : error / (top * top), total_of_largest += top == 0 ? 0 : error_of_largest / (top * top);
+    }
+  }
+  check(total < 0.95 * total_of_largest, "the search gains nothing: ", total, " against ", total_of_largest);
+  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ4_K}) {
+    const Weights w = random_weights(type, 3, 256, rng);
+    const PackedMatrix a = pack_weights(w), b = pack_weights(w, PackAs::kInt4);
+    check(a.data.bytes() == b.data.bytes() &&
+              std::memcmp(a.data.as<uint8_t>(), b.data.as<uint8_t>(), a.data.bytes()) == 0,
+          "4-bit files must not be requantised");
+  }
+}
+
+void test_int4_packing_at_the_limits() {
+  const auto held = [](float value) {
+    return held_weights(from_floats(1, 33, std::vector<float>(33, value)), PackAs::kInt4)[32];
+  };
+  for (const float value : {65504.0f, -65504.0f, 1.0f, -3e-3f})
+    check(std::fabs(held(value) / value - 1) < 1e-3, value, " is held as ", held(value));
+  check(held(0) == 0, "zero");
+  for (const float tiny : {1e-6f, 1e-7f, 1e-30f, 1e-45f})
+    check(std::fabs(held(tiny) - tiny) <= 0x1p-21, tiny, " is held as ", held(tiny));
+  check_throws<std::invalid_argument>([&] { held(7e4f); }, "beyond what 4-bit codes");
+  check_throws<std::invalid_argument>([&] { held(-kInf); }, "not finite");
+  check_throws<std::invalid_argument>([&] { held(kNaN); }, "not finite");
+}
+
 void test_bfloat16_packing() {
   const std::vector<float> values = {1.0f, 1.00390625f, 1.01171875f, 1.0039064f, -3.14159265f, 1e-40f, 3.4e38f};
   const std::vector<float> expected = {1.0f, 1.0f, 1.015625f, 1.0078125f, -3.140625f, 9.18354962e-41f, kInf};

@@ -20,6 +20,8 @@ void test_activation_shapes();
 
 void test_int8_packing();
 void test_int8_packing_at_the_limits();
+void test_int4_packing();
+void test_int4_packing_at_the_limits();
 void test_bfloat16_packing();
 void test_pack_checks_sizes();
 void test_halves_round_to_even();

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from outrider import _core
 from outrider.backends.base import Rows
@@ -15,7 +15,7 @@ from outrider.errors import ContextLengthError, ModelFileError, OutriderError, U
 from outrider.models.config import ModelConfig, TensorSource
 from outrider.types import Logits
 
-WeightFormat = Literal["file", "int8", "bfloat16"]
+WeightFormat = Literal["file", "int8", "int4", "bfloat16"]
 
 
 class NativeBackend:
@@ -24,8 +24,10 @@ class NativeBackend:
     One thread at a time may use it; another that calls meanwhile gets a :class:`UsageError`.
     """
 
-    def __init__(self, model: _core.Model) -> None:
+    def __init__(self, model: _core.Model, *, is_compressed: bool = False) -> None:
+        """Wrap a finished model; ``is_compressed`` says that it may draft, and never be a target."""
         self._model = model
+        self.is_compressed = is_compressed
 
     @classmethod
     def load(  # noqa: PLR0913  (how it runs is as much the caller's as what runs)
@@ -37,6 +39,7 @@ class NativeBackend:
         threads: int | None = None,
         isa: str | None = None,
         weights: WeightFormat = "file",
+        head_tokens: Collection[int] | None = None,
     ) -> NativeBackend:
         """Pack a model's tensors for this machine.
 
@@ -47,10 +50,13 @@ class NativeBackend:
             threads: How many threads compute, at most ``_core.MAX_THREADS``; by default one for each physical core
                 that this process may use.
             isa: One of ``outrider._core.available_isas()``; by default the best of them.
-            weights: How matrices are held: as the file has them, without loss, or requantised.
+            weights: How matrices are held: as the file has them, without loss, or requantised. ``"int4"`` makes a
+                model that is good for drafting only.
+            head_tokens: The tokens that the model can say; the logits of all others are minus infinity. By default
+                every token. Good for drafting only, too.
 
         Raises:
-            UsageError: ``max_length``, ``threads``, ``isa`` or ``weights`` is out of range.
+            UsageError: ``max_length``, ``threads``, ``isa``, ``weights`` or ``head_tokens`` is out of range.
             ModelFileError: A tensor is missing, of another shape or size than the config asks for, or unknown.
             OutriderError: The memory is not to be had.
         """
@@ -61,8 +67,10 @@ class NativeBackend:
                 max_length=max_length,
                 isa=isa or "",
             )
-        if weights not in ("file", "int8", "bfloat16"):
-            raise UsageError(f"weights is {weights!r}; use 'file', 'int8' or 'bfloat16'")
+            if head_tokens is not None:
+                model.cut_head(sorted(set(head_tokens)))
+        if weights not in get_args(WeightFormat):
+            raise UsageError(f"weights is {weights!r}; use one of {', '.join(get_args(WeightFormat))}")
         with _errors_as(ModelFileError):
             for tensor in tensors:
                 model.add_tensor(
@@ -74,7 +82,7 @@ class NativeBackend:
                     pack_as=weights,
                 )
             model.finish()
-        return cls(model)
+        return cls(model, is_compressed=weights == "int4" or head_tokens is not None)
 
     @property
     def vocab_size(self) -> int:

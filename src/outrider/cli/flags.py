@@ -50,6 +50,15 @@ class Flags:
             "and the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
         ),
     ] = "none"
+    draft_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="How a draft model is held, which never changes the answer's law: weights=file|int8|int4, vocab=N|all "
+            "(how many tokens it can say), text=FILE (like the answers, to choose them by); may be repeated. "
+            "[default: weights=int4 vocab=65536]",
+        ),
+    ] = None
     num_speculative_tokens: Annotated[
         int | None,
         typer.Option(
@@ -130,6 +139,7 @@ class Flags:
 
     def load(self, console: Notes) -> LLM:
         """Load the models, and show on the console that this is going on."""
+        from outrider.cli.draft_options import parse_draft_options
         from outrider.cli.progress import loading
         from outrider.engine.llm import LLM
 
@@ -142,6 +152,7 @@ class Flags:
             return LLM(
                 self.target,
                 self.draft,
+                draft_options=parse_draft_options(self.draft_options or ()),
                 num_speculative_tokens=self.num_speculative_tokens,
                 draft_tree=self.draft_tree,
                 rule=self.rule,

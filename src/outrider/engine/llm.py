@@ -11,6 +11,7 @@ from typing import cast
 
 from outrider import _core
 from outrider.drafters.base import Drafter
+from outrider.drafters.compression import DraftOptions
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
@@ -38,6 +39,8 @@ class LLM:
         draft: The same, for a smaller model, best of the same family; or the name of a drafter that needs no model,
             such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter, which other LLMs may use, too;
             or None or ``"none"``.
+        draft_options: How a draft model is held; by default compressed (see :class:`DraftOptions`), unless it is loaded
+            already. The answers' law does not depend on it.
         num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
             ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
             model that is right four times in five gains little beyond that, since only one draft in four gets there.
@@ -63,6 +66,7 @@ class LLM:
         target: ModelRef,
         draft: DraftRef = None,
         *,
+        draft_options: DraftOptions | None = None,
         num_speculative_tokens: int | None = None,
         draft_tree: int = 0,
         rule: str = "auto",
@@ -85,7 +89,13 @@ class LLM:
         verification = parse_rule(rule)
         started_at = clock()
         model, drafter = load_pair(
-            target, draft, threads=threads, ctx_size=ctx_size, resolver=resolver, draft_tree=draft_tree
+            target,
+            draft,
+            draft_options,
+            threads=threads,
+            ctx_size=ctx_size,
+            resolver=resolver,
+            draft_tree=draft_tree,
         )
         self._load_s = clock() - started_at
         self._model = model

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from outrider.backends.base import Backend
-from outrider.backends.native import NativeBackend
+from outrider.backends.native import NativeBackend, WeightFormat
 from outrider.drafters.base import Drafter
+from outrider.drafters.compression import DraftOptions, describe
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.registry import create_drafter, drafters
@@ -109,6 +110,7 @@ def open_pair(target: ModelRef, draft: ModelRef, resolver: Resolver) -> tuple[Op
 def load_pair(  # noqa: PLR0913 - what LLM takes
     target: ModelRef,
     draft: DraftRef,
+    draft_options: DraftOptions | None = None,
     *,
     threads: int | None,
     ctx_size: int | None,
@@ -124,13 +126,15 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     """
     _check_reference("target", target)
     opened, opened_draft = _open(target, resolver), _open_draft(draft, resolver)
+    _check_compression(opened, opened_draft, draft_options)
     if not isinstance(opened_draft, Opened | Model):
         return _load(opened, threads, ctx_size), opened_draft
     comparison = compare_vocabularies(opened.tokenizer, opened_draft.tokenizer)
     if not comparison.works:
         raise IncompatibleDraftError(f"{opened_draft.name} as a draft for {opened.name}: {comparison.consequence}")
     model = _load(opened, threads, ctx_size)
-    draft_model = _load(opened_draft, threads, min(model.backend.max_length, opened_draft.context_length))
+    draft_ctx_size = min(model.backend.max_length, opened_draft.context_length)
+    draft_model = _load(opened_draft, threads, draft_ctx_size, draft_options or DraftOptions())
     return model, attach(draft_model, model, comparison.relation, draft_tree)
 
 
@@ -161,6 +165,18 @@ def _check_reference(name: str, reference: object, or_else: str = "") -> None:
         raise UsageError(f"{name} is {shown(reference)}; it must be {wanted}")
 
 
+def _check_compression(
+    target: Opened | Model, draft: Opened | Model | Drafter | None, options: DraftOptions | None
+) -> None:
+    if isinstance(target, Model) and isinstance(target.backend, NativeBackend) and target.backend.is_compressed:
+        raise UsageError(f"target is {target.name}, which was compressed to draft and is no longer exact; load it anew")
+    if options is not None and not isinstance(draft, Opened):
+        what = "none" if draft is None else draft.name
+        raise UsageError(
+            f"draft_options is given, but the draft is {what}; they are for a draft model that is yet to be loaded"
+        )
+
+
 def _open(reference: ModelRef, resolver: Resolver) -> Opened | Model:
     if isinstance(reference, Model):
         return reference
@@ -185,12 +201,24 @@ def _open_draft(reference: DraftRef, resolver: Resolver) -> Opened | Model | Dra
         raise type(error)(f"draft: {error}") from error
 
 
-def _load(model: Opened | Model, threads: int | None, ctx_size: int | None) -> Model:
+def _load(
+    model: Opened | Model, threads: int | None, ctx_size: int | None, draft_options: DraftOptions | None = None
+) -> Model:
+    """Load a model: exactly as its file has it, unless there are options, for which it has to be a draft."""
     if isinstance(model, Model):
         return model
     limit = model.context_length
     if ctx_size is not None and not (type(ctx_size) is int and 2 <= ctx_size <= limit):
         raise UsageError(f"ctx_size is {ctx_size!r}; {model.name} takes from 2 to {limit} tokens")
     files = model.files
-    backend = NativeBackend.load(files.config, files.tensors, max_length=ctx_size or limit, threads=threads)
-    return Model(model.name, backend, files.tokenizer, files.chat_template, limit)
+    config, tokenizer = files.config, files.tokenizer
+    weights: WeightFormat = "file"
+    head_tokens, name = None, model.name
+    if draft_options is not None:
+        weights, head_tokens = draft_options.weights, draft_options.head_tokens(tokenizer, config.vocab_size)
+        done = describe(weights, head_tokens)
+        name += f" ({done})" if done else ""
+    backend = NativeBackend.load(
+        config, files.tensors, max_length=ctx_size or limit, threads=threads, weights=weights, head_tokens=head_tokens
+    )
+    return Model(name, backend, tokenizer, files.chat_template, limit)

@@ -1,0 +1,158 @@
+"""Models made for drafting only: a cut head says the same of what it keeps, and its law is one over those tokens."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tiny_models import Shape, build_reference, load, tensors_of
+from tiny_models import reference_logits as reference
+
+from outrider import _core
+from outrider.backends.base import Rows
+from outrider.backends.native import NativeBackend
+from outrider.drafters.base import DraftRequest
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.engine.llm import LLM
+from outrider.engine.loading import Model
+from outrider.errors import UsageError
+from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
+from outrider.verification import CoinSource, Purpose
+
+UNTIED, TIED = Shape(), Shape(architecture="qwen2", tied=True)
+TOKENS = [5, 3, 76, 0, 12, 40, 41]
+KEPT = [0, 3, 4, 17, 30, 31, 32, 33, 48, 75]
+
+
+def cut(shape, head_tokens, weight_type="F32", **options):
+    tensors = tensors_of(build_reference(shape), shape, weight_type)
+    settings = {"max_length": 1024, "threads": 1, **options}
+    return NativeBackend.load(shape.config, tensors, head_tokens=head_tokens, **settings)
+
+
+def logits_of(backend, num_logits=7):
+    return backend.forward([Rows(backend.open_sequence(), TOKENS, num_logits)]).copy()
+
+
+@pytest.mark.parametrize("shape", [UNTIED, TIED], ids=["untied", "tied"])
+@pytest.mark.parametrize("kept", [KEPT, [76], range(77)], ids=["some", "one", "all"])
+@pytest.mark.parametrize(("isa", "threads"), [(isa, 1 + i) for i, isa in enumerate(_core.available_isas())])
+def test_what_is_kept_has_the_same_bits_and_the_rest_is_impossible(shape, kept, isa, threads):
+    whole = logits_of(load(shape))
+    found = logits_of(cut(shape, kept, isa=isa, threads=threads))
+    others = np.setdiff1d(np.arange(77), kept)
+    np.testing.assert_array_equal(found[:, kept], whole[:, kept])
+    assert (found[:, others] == -np.inf).all()
+
+
+def test_a_quantised_head_is_cut_by_rows():
+    shape = Shape(hidden_size=256, num_heads=16, intermediate_size=256)
+    whole, found = (logits_of(cut(shape, kept, "Q4_K_M")) for kept in (None, KEPT))
+    np.testing.assert_array_equal(found[:, KEPT], whole[:, KEPT])
+
+
+def test_passes_of_other_sizes_leave_nothing_behind():
+    backend = cut(UNTIED, KEPT, threads=2)
+    rows = [logits_of(backend, count) for count in (1, 7, 2)]
+    np.testing.assert_array_equal(rows[0], rows[1][-1:])
+    np.testing.assert_array_equal(rows[2], rows[1][-2:])
+
+
+def test_a_smaller_head_is_smaller():
+    assert cut(TIED, KEPT).weight_bytes < load(TIED).weight_bytes
+
+
+@pytest.mark.parametrize(
+    ("head_tokens", "named"),
+    [
+        ([], "no tokens"),
+        ([77], "token id is 77"),
+        ([-1, 3], "token id is -1"),
+        ([1.5], "integer"),
+        ([2**63], "64 bits"),
+    ],
+)
+def test_heads_that_cannot_be(head_tokens, named):
+    with pytest.raises(UsageError, match=named):
+        cut(UNTIED, head_tokens)
+
+
+def test_a_head_is_cut_once_in_order_and_in_time():
+    config = _core.ModelConfig()
+    for name in set(UNTIED.config.__slots__) - {"architecture"}:
+        setattr(config, name, getattr(UNTIED.config, name))
+    model = _core.Model(config, threads=1, max_length=16, isa="")
+    for token_ids, named in (([3, 2], "follows 3"), ([2, 2], "follows 2")):
+        with pytest.raises(ValueError, match=named):
+            model.cut_head(token_ids)
+    model.cut_head([2, 3])
+    with pytest.raises(ValueError, match="once"):
+        model.cut_head([2, 3])
+
+
+def test_four_bits_are_close_and_small():
+    """Root mean square error against the logits' standard deviation, of layers too narrow to average it away."""
+    four, eight = load(UNTIED, weights="int4"), load(UNTIED, weights="int8")
+    expected = reference(build_reference(UNTIED), TOKENS)
+    error = logits_of(four) - expected
+    assert np.sqrt(np.mean(error**2)) < 0.4 * expected.std()
+    assert four.weight_bytes < 0.6 * eight.weight_bytes
+
+
+def test_four_bits_of_a_file_stay_as_they_are():
+    shape = Shape(hidden_size=256, num_heads=16, intermediate_size=256)
+    exact, compressed = (logits_of(load(shape, weight_type="Q4_K", weights=weights)) for weights in ("file", "int4"))
+    np.testing.assert_array_equal(exact, compressed)
+
+
+def draft_of(backend, params):
+    vocabulary = Vocabulary(SimpleNamespace(eos_ids=()), 77)
+    shaper = LawShaper(compile_params(params, vocabulary), TOKENS)
+    drafter = DraftModelDrafter(backend, vocab_size=77, name="draft")
+    coins = CoinSource(3).at(len(TOKENS), Purpose.DRAFT)
+    return drafter.propose([DraftRequest(0, TOKENS, 4, shaper, coins)])[0]
+
+
+def error_of_the_law(draft, law_of):
+    """Return how far the draft's claims are from a law made of the whole model's logits before each of its tokens."""
+    whole = load(UNTIED)
+    errors = []
+    for row, token_id in enumerate(draft.token_ids):
+        context = [*TOKENS, *draft.token_ids[:row]]
+        logits = whole.forward([Rows(whole.open_sequence(), context)])[0].astype(float)
+        assert token_id in KEPT
+        errors.append(np.abs(draft.probs[row] - law_of(logits)).max())
+    return max(errors)
+
+
+def softmax_over_the_kept(logits):
+    weights = np.zeros(77)
+    weights[KEPT] = np.exp(logits[KEPT] - logits[KEPT].max())
+    return weights / weights.sum()
+
+
+def unrenormalised(logits):
+    probs = np.exp(logits - logits.max())
+    probs /= probs.sum()
+    probs[np.setdiff1d(np.arange(77), KEPT)] = 0
+    return probs
+
+
+def test_the_law_of_a_draft_is_a_softmax_over_the_tokens_kept():
+    draft = draft_of(cut(UNTIED, KEPT), SamplingParams(temperature=1.0))
+    np.testing.assert_allclose(draft.probs.sum(axis=1), 1.0)
+    assert not draft.probs[:, np.setdiff1d(np.arange(77), KEPT)].any()
+    assert error_of_the_law(draft, softmax_over_the_kept) < 1e-6
+    assert error_of_the_law(draft, unrenormalised) > 1e-2  # the wrong variant is seen
+
+
+def test_a_greedy_draft_says_the_likeliest_token_kept():
+    draft = draft_of(cut(UNTIED, KEPT), SamplingParams())
+    logits = logits_of(load(UNTIED), 1)[0]
+    assert draft.token_ids[0] == KEPT[int(np.argmax(logits[KEPT]))]
+
+
+def test_a_compressed_model_is_never_a_target():
+    tokenizer = SimpleNamespace(num_tokens=77, eos_ids=frozenset())
+    for backend in (cut(UNTIED, KEPT), load(UNTIED, weights="int4")):
+        with pytest.raises(UsageError, match="no longer exact"):
+            LLM(Model("small", backend, tokenizer, None, 1024))
