@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.contestants import CONTEXT
@@ -59,6 +60,8 @@ class Timed:
         self.close_sequence = backend.close_sequence
         self.length = backend.length
         self.crop = backend.crop
+        self.fork = backend.fork
+        self.keep_path = backend.keep_path
         self.seconds = 0.0
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
@@ -98,15 +101,16 @@ def main() -> None:
     arguments = parser.parse_args()
     target = load_model(arguments.target, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     draft = load_model(arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
-    cases = [
-        (setting, rule) for setting in arguments.settings for rule in arguments.rules if setting != "greedy"
-    ] + [("greedy", "token")] * ("greedy" in arguments.settings)
+    pair = Pair(target, draft, arguments.num_speculative_tokens)
+    cases = [(setting, rule) for setting in arguments.settings for rule in arguments.rules if setting != "greedy"] + [
+        ("greedy", "token")
+    ] * ("greedy" in arguments.settings)
     prompts = pick(read_prompts(arguments.prompts), arguments.per_family)
     rounds: dict[tuple[str, str], list[Round]] = {case: [] for case in cases}
     for prompt in prompts:
         for setting, rule in cases:
             params = replace(SETTINGS[setting], max_tokens=arguments.num_tokens)
-            rounds[setting, rule] += measure(target, draft, arguments.num_speculative_tokens, rule, prompt, params)
+            rounds[setting, rule] += pair.rounds(prompt, params, rule)
         print(prompt.id, flush=True)
     table: dict[str, dict[str, object]] = {}
     for (setting, rule), own in rounds.items():
@@ -115,21 +119,31 @@ def main() -> None:
     hand_in(arguments, QUESTION, {**settings, "rounds": table})
 
 
-def measure(target: Model, draft: Model, k: int, rule: str, prompt: Prompt, params: SamplingParams) -> list[Round]:
-    """Answer a prompt and return its rounds, but for the one that reads the prompt."""
-    timed, timed_draft = Timed(target.backend), Timed(draft.backend)
-    drafter = DraftModelDrafter(timed_draft, vocab_size=target.vocab_size, name=draft.name)
-    llm = LLM(
-        replace(target, backend=timed), drafter, num_speculative_tokens=k, rule=rule, entropy=lambda: len(prompt.text)
-    )
-    marks = []
-    for _ in llm.stream(prompt.text, params):
-        marks.append((time.perf_counter(), timed.seconds, timed_draft.seconds))
-    rounds = []
-    for before, after in zip(marks, marks[1:], strict=False):
-        whole, passes, draft_passes = (late - early for early, late in zip(before, after, strict=True))
-        rounds.append(Round(passes, draft_passes, whole - passes - draft_passes))
-    return rounds
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two models, and how many tokens the smaller drafts a round, whatever it thinks of them."""
+
+    target: Model
+    draft: Model
+    num_speculative_tokens: int
+
+    def rounds(self, prompt: Prompt, params: SamplingParams, rule: str) -> list[Round]:
+        """Answer a prompt and return its rounds, but for the one that reads the prompt."""
+        timed, timed_draft = Timed(self.target.backend), Timed(self.draft.backend)
+        llm = LLM(
+            replace(self.target, backend=timed),
+            DraftModelDrafter(timed_draft, vocab_size=self.target.vocab_size, name=self.draft.name),
+            num_speculative_tokens=self.num_speculative_tokens,
+            rule=rule,
+            entropy=lambda: len(prompt.text),
+        )
+        chunks = llm.stream(prompt.text, params)
+        marks = [(time.perf_counter(), timed.seconds, timed_draft.seconds) for _ in chunks]
+        rounds = []
+        for before, after in pairwise(marks):
+            whole, passes, draft_passes = (late - early for early, late in zip(before, after, strict=True))
+            rounds.append(Round(passes, draft_passes, whole - passes - draft_passes))
+        return rounds
 
 
 def row(rounds: Sequence[Round]) -> Mapping[str, object]:

@@ -24,6 +24,7 @@ RUNS: dict[str, list[str]] = {
     "decoding-smollm2": ["decoding", "--target", SMALL, *BRIEF],
     "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
     "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
+    "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],

@@ -13,6 +13,7 @@
 
 #include "formats/gguf_bindings.h"
 #include "model/model.h"
+#include "sampling/bindings.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -132,6 +133,7 @@ NB_MODULE(_core, m) {
   m.attr("MAX_THREADS") = kMaxThreads;
   m.def("available_isas", &isa_names);
   bind_gguf(m);
+  bind_sampling(m);
 }
 
 }  // namespace outrider

@@ -122,3 +122,78 @@ def parse_gguf(
 
     Shapes have the slowest dimension first. Everything is checked against the file's size.
     """
+
+class Law:
+    """A law over a vocabulary, or unnormalised weights that are left of one; never modified.
+
+    Where few tokens are left it lists them; a softmax over everything keeps a copy of its logits and works out what is
+    looked at. Everything has the same bits on every instruction set. ``isa`` is as for :class:`Model`.
+    """
+
+    @staticmethod
+    def softmax(
+        logits: NDArray[np.float32],
+        *,
+        temperature: float,
+        min_p: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        typical_p: float = 1.0,
+        isa: str = "",
+    ) -> Law:
+        """Return the law of a row of logits ``[vocab_size]``; the defaults limit nothing.
+
+        Probabilities below e**-708 of the largest are zero.
+
+        Raises:
+            ValueError: The largest logit is not finite, one is NaN, or a parameter is out of range.
+        """
+
+    @staticmethod
+    def listed(
+        weights: NDArray[np.float64],
+        ids: NDArray[np.int32] | None = None,
+        vocab_size: int | None = None,
+        *,
+        isa: str = "",
+    ) -> Law:
+        """Return given weights as they are, of every id or of the ascending ids given; others have weight zero.
+
+        Raises:
+            ValueError: A weight is not a finite number of at least zero, or ids are out of order or range.
+        """
+
+    @property
+    def shape(self) -> tuple[int]: ...
+    @property
+    def dtype(self) -> np.dtype[np.float64]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, token_id: int, /) -> float: ...
+    def __array__(self, dtype: object = None, copy: object = None) -> NDArray[np.float64]: ...
+    def sum(self) -> float: ...
+    def max(self) -> float: ...
+    def draw(self, uniform: float) -> int:
+        """Return the id at which the cumulated weights pass ``uniform``, in [0, 1), times their sum: ``draw_at``."""
+
+    def race(self, key: int) -> int:
+        """Return the id of the least noise / weight: ``race`` in ``verification/coupled.py``."""
+
+    def residual(self, drafted: Law, scale: float = 1.0) -> Law:
+        """Return ``max(scale * self - drafted, 0)``, not normalised."""
+
+    def normalised(self) -> Law: ...
+    def without(self, token_id: int) -> Law:
+        """Return the law of another token than this one; all zero if there is none."""
+
+    def top(self, count: int) -> list[tuple[int, float]]:
+        """Return the likeliest ids with their probabilities: the lower id on a tie, and none that is impossible."""
+
+def argmax(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
+    """Return where the largest value is and what it is: the lowest index on a tie, the first NaN if there is any."""
+
+def likeliest(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
+    """Return the most likely id of a row of logits and its probability at temperature 1.
+
+    Raises:
+        ValueError: The largest logit is not finite, or one is NaN.
+    """

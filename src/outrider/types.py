@@ -12,6 +12,7 @@ Every round therefore emits ``num_accepted`` accepted tokens and exactly one rec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -19,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# float64 in production; arrays of fractions.Fraction (dtype object) in the exactness proofs.
+# float64, or fractions.Fraction (dtype object) in the exactness proofs.
 Probs = NDArray[Any]
 Logits = NDArray[np.float32]
 
@@ -29,6 +30,24 @@ class Outcome(Enum):
 
     RECOVERED = "recovered"
     BONUS = "bonus"
+
+
+class Weights(Protocol):
+    """Weights of every token, as of a law: an array ``[vocab_size]`` or a :class:`outrider._core.Law`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(vocab_size,)``."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of each weight."""
+
+    def __getitem__(self, token_id: int, /) -> Any:
+        """Return the weight of one token."""
+
+    def sum(self) -> Any:
+        """Return the sum of all weights."""
 
 
 class TargetProbs(Protocol):
@@ -46,8 +65,15 @@ class TargetProbs(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Of each row."""
 
-    def __getitem__(self, row: int, /) -> Probs:
+    def __getitem__(self, row: int, /) -> Weights:
         """Return the law at one position, ``[vocab_size]``."""
+
+
+class DraftProbs(TargetProbs, Protocol):
+    """The laws that draft tokens were drawn from, row by row: an array ``[rows, vocab_size]``, or the like."""
+
+    def __iter__(self) -> Iterator[Weights]:
+        """Return the rows in order."""
 
 
 class TargetIds(Protocol):
@@ -76,7 +102,7 @@ class Draft:
     """
 
     token_ids: tuple[int, ...]
-    probs: Probs | None = None
+    probs: DraftProbs | None = None
     problem: str | None = None
     confidences: tuple[float, ...] = ()
     sources: tuple[str, ...] = ()
@@ -122,7 +148,7 @@ class TreeDraft:
 
     token_ids: tuple[int, ...]
     parents: tuple[int, ...]
-    probs: tuple[Probs | None, ...]
+    probs: tuple[Weights | None, ...]
     problem: str | None = None
     sources: tuple[str, ...] = ()
 
@@ -203,7 +229,7 @@ class Coins(Protocol):
     def accept(self, numerator: Any, denominator: Any) -> bool:
         """Return True with probability ``min(1, numerator / denominator)``; never when ``numerator`` is zero."""
 
-    def draw(self, weights: Probs) -> int:
+    def draw(self, weights: Weights) -> int:
         """Return index ``i`` with probability ``weights[i] / sum(weights)``; never one of zero weight.
 
         Args:

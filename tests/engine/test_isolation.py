@@ -157,7 +157,7 @@ BIAS = {4: 5.0, 5: 4.5}
 @pytest.mark.parametrize("max_sequences", [1, 4])
 def test_an_answer_that_cannot_go_on_ends_by_itself(draft, max_sequences):
     llm = broken_llm(draft, max_sequences=max_sequences)
-    params = [SamplingParams(max_tokens=40, temperature=1.0, seed=seed, logit_bias=BIAS) for seed in range(12)]
+    params = [SamplingParams(max_tokens=6, temperature=1.0, seed=seed, logit_bias=BIAS) for seed in range(12)]
     outputs = llm.generate(["a"] * 12, params)
     errors = [one for one in outputs if one.finish_reason == "error"]
     assert 0 < len(errors) < 12

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from processed import Letters
 
+from outrider._core import Law
 from outrider.errors import NumericalError
 from outrider.sampling import LawShaper, SamplingParams, TargetLaw, Vocabulary, compile_params
-from outrider.sampling.target_law import plain_probs, token_logprobs
+from outrider.sampling.target_law import plain_law, token_logprobs
 from outrider.types import Draft
 
 LOGITS = np.log(np.array([[1, 4, 4, 1], [7, 1, 1, 1]], dtype=np.float32))
@@ -41,15 +42,15 @@ def test_nobody_asked():
 
 @pytest.mark.parametrize(("num_top", "expected"), [(0, []), (1, [1]), (2, [1, 2]), (3, [1, 2, 0]), (9, [1, 2, 0])])
 def test_top_is_the_likeliest_lowest_id_first_and_nothing_impossible(num_top, expected):
-    probs = np.array([0.2, 0.4, 0.4, 0.0])
-    one = token_logprobs(probs, 3, num_top)
+    law = Law.listed(np.array([0.2, 0.4, 0.4, 0.0]))
+    one = token_logprobs(law, 3, num_top)
     assert one.logprob == -math.inf
     assert [token_id for token_id, _ in one.top] == expected
-    assert token_logprobs(probs, 0, num_top).logprob == math.log(0.2)
+    assert token_logprobs(law, 0, num_top).logprob == math.log(0.2)
 
 
-def test_plain_probs_are_a_softmax():
-    assert plain_probs(LOGITS[0]) == pytest.approx([0.1, 0.4, 0.4, 0.1])
+def test_the_plain_law_is_a_softmax():
+    assert np.asarray(plain_law(LOGITS[0])) == pytest.approx([0.1, 0.4, 0.4, 0.1])
 
 
 def test_a_row_is_worked_out_when_it_is_asked_for_and_once():

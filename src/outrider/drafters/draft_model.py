@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from outrider._core import Law
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.tree_shape import best_tree
 from outrider.errors import NumericalError, UsageError
-from outrider.sampling.distribution import greedy_token_ids, target_probs
-from outrider.types import Draft, DraftCoins, Logits, Probs, Proposal, TreeDraft, Verdict
+from outrider.sampling.distribution import greedy_choice, target_law
+from outrider.types import Draft, DraftCoins, Logits, Proposal, TreeDraft, Verdict, Weights
+from outrider.verification.law import LawRows, without
 
 # How often the first, second, ... candidate for a place is the one accepted: PLACEHOLDER
 ACCEPTANCE_BY_RANK = (0.83, 0.09, 0.03, 0.015)
@@ -44,12 +46,13 @@ class _Growth:
     widths: dict[int, tuple[int, ...]]  # of the shape: the places below each place, -1 for the context
     is_chain: bool
     pending_ids: Sequence[int]  # of the context, to be fed before the first token can be chosen
-    laws: Probs | None  # [inner tokens, vocab_size], what children were drawn from; None if they are not drawn
+    vocab_size: int
     token_ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     level: list[int] = field(default_factory=lambda: [-1])
     inner: list[int] = field(default_factory=list)
+    laws: dict[int, Law] = field(default_factory=dict)  # what the children of each were drawn from, if they were
     confidence: dict[int, float] = field(default_factory=lambda: {-1: 1.0})  # that a token is reached, estimated
     problem: str | None = None
 
@@ -62,12 +65,10 @@ class _Growth:
 
     def to_draft(self) -> Proposal:
         if self.is_chain:
-            chain_probs = None if self.laws is None else self.laws[: len(self.token_ids)]
-            return Draft(tuple(self.token_ids), chain_probs, self.problem)
-        probs: list[Probs | None] = [None] * (len(self.token_ids) + 1)
-        if self.laws is not None:
-            for number, node in enumerate(self.inner):
-                probs[node + 1] = self.laws[number] if node in self.parents else None
+            laws = LawRows([self.laws[node] for node in self.parents if node in self.laws], self.vocab_size)
+            is_drawn = not self.request.shaper.params.is_greedy
+            return Draft(tuple(self.token_ids), laws if is_drawn else None, self.problem)
+        probs = [self.laws.get(node) for node in range(-1, len(self.token_ids))]
         return TreeDraft(tuple(self.token_ids), tuple(self.parents), tuple(probs), self.problem)
 
 
@@ -162,8 +163,8 @@ class DraftModelDrafter:
         widths = {
             place: tuple(below for below, parent in enumerate(shape) if parent == place) for place in (-1, *shape)
         }
-        laws = None if request.shaper.params.is_greedy else np.zeros((len(widths), self._vocab_size))
-        return _Growth(request, cache, widths, is_chain, request.context_ids[cache.num_confirmed :], laws)
+        pending_ids = request.context_ids[cache.num_confirmed :]
+        return _Growth(request, cache, widths, is_chain, pending_ids, self._vocab_size)
 
     def _shape(self, request: DraftRequest) -> tuple[int, ...]:
         size, depth = min(self._tree_size, request.max_tree_tokens), request.max_tokens
@@ -227,14 +228,12 @@ class DraftModelDrafter:
     def _branch(self, growth: _Growth, node: int, shaped: Logits, depth: int) -> None:
         """Give a token its children: the likeliest tokens of a greedy request, draws without replacement of another."""
         places = growth.widths[-1 if node < 0 else growth.places[node]]
-        if growth.laws is None:
-            token_ids = _likeliest(shaped, len(places))
-            likeliest = 1 / float(np.exp(shaped[0] - shaped[0, token_ids[0]]).sum())
+        if growth.request.shaper.params.is_greedy:
+            token_ids, likeliest = _likeliest(shaped[0], len(places))
         else:
-            law = growth.laws[len(growth.inner) - 1]
-            law[:] = target_probs(shaped, growth.request.shaper.params)[0]
-            token_ids = _drawn(law, len(places), growth.request.coins, depth)
-            likeliest = float(law.max())
+            law = target_law(shaped[0], growth.request.shaper.params)
+            token_ids, likeliest = _drawn(law, len(places), growth.request.coins, depth), law.max()
+            growth.laws[node] = law
         by_rank = self._acceptance_by_rank
         for rank, (token_id, place) in enumerate(zip(token_ids, places, strict=False)):
             share = likeliest if rank == 0 else (1 - likeliest) * by_rank[rank] / (1 - by_rank[0])
@@ -251,26 +250,26 @@ class DraftModelDrafter:
         return np.pad(logits, (0, missing), constant_values=-np.inf)
 
 
-def _likeliest(shaped: Logits, count: int) -> list[int]:
-    """Return the ids of the largest of ``[1, vocab_size]`` logits, the lowest on a tie, none that is excluded."""
-    token_ids = [int(greedy_token_ids(shaped)[0])]
-    row = shaped[0].copy() if count > 1 else shaped[0]
+def _likeliest(row: Logits, count: int) -> tuple[list[int], float]:
+    """Return the ids of the largest logits, the lowest on a tie, none that is excluded; and the first's probability."""
+    token_id, probability = greedy_choice(row)
+    token_ids = [token_id]
+    row = row.copy() if count > 1 else row
     while len(token_ids) < count:
         row[token_ids[-1]] = -np.inf
         following = int(row.argmax())
         if row[following] == -np.inf:
             break
         token_ids.append(following)
-    return token_ids
+    return token_ids, probability
 
 
-def _drawn(law: Probs, count: int, coins: DraftCoins, depth: int) -> list[int]:
+def _drawn(law: Weights, count: int, coins: DraftCoins, depth: int) -> list[int]:
     """Return draws from a law, one after the other and without replacement, as long as there are any."""
     token_ids = [coins.at_depth(depth).draw(law)]
-    left = law.copy() if count > 1 else law
     while len(token_ids) < count:
-        left[token_ids[-1]] = 0
-        if not left.any():
+        law = without(law, token_ids[-1])
+        if law.sum() == 0:
             break
-        token_ids.append(coins.at_depth(depth).draw(left))
+        token_ids.append(coins.at_depth(depth).draw(law))
     return token_ids

@@ -14,7 +14,7 @@ from outrider.engine.loading import Model, ModelRef, Resolver, load_model, open_
 from outrider.errors import UsageError
 from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.models.vocabularies import Comparison, DifferingId, Relation, compare_vocabularies
-from outrider.sampling.target_law import plain_probs
+from outrider.sampling.target_law import plain_law
 
 # Rows of logits at a time: 20 MB for a vocabulary of 150,000.
 _ROWS = 32
@@ -124,6 +124,6 @@ def _shared_probability(model: Model, text: str, shared_ids: NDArray[np.intp]) -
         fed = token_ids[start : min(start + _ROWS, len(shares))]
         logits = model.backend.forward([Rows(sequence_id, fed, num_logits=len(fed))])
         for row, one in enumerate(logits[:, : model.vocab_size], start=start):
-            shares[row] = plain_probs(one)[shared_ids].sum()
+            shares[row] = np.asarray(plain_law(one))[shared_ids].sum()
     model.backend.close_sequence(sequence_id)
     return shares

@@ -20,7 +20,7 @@ from outrider.engine.sequence import ReadPrompt, Request, Sequence
 from outrider.engine.text import Detokenizer, TextAssembler
 from outrider.errors import NumericalError, OutriderError
 from outrider.sampling import LawShaper, TargetLaw, TokenLogprobs
-from outrider.sampling.target_law import plain_probs, token_logprobs
+from outrider.sampling.target_law import plain_law, token_logprobs
 from outrider.types import Proposal, TreeDraft, Verdict
 from outrider.verification import CoinSource, Purpose
 
@@ -183,5 +183,5 @@ class Stepper:
             fed = prompt_ids[start : start + _PROMPT_ROWS]
             logits = self.target.forward([Rows(cache_id, fed, num_logits=len(fed))])
             for row, next_id in zip(logits, request.prompt_ids[start + 1 :], strict=False):
-                logprobs.append(token_logprobs(plain_probs(row[: self.vocab_size]), next_id, num_top))
+                logprobs.append(token_logprobs(plain_law(row[: self.vocab_size]), next_id, num_top))
         return None if num_top is None else logprobs

@@ -9,10 +9,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from outrider.sampling.distribution import greedy_token_ids, target_probs
+from outrider._core import Law
+from outrider.sampling.distribution import greedy_token_ids, target_law
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.shaper import LawShaper
-from outrider.types import Draft, Logits, Probs, Proposal, TargetIds, TargetProbs
+from outrider.types import Draft, Logits, Proposal, TargetIds, TargetProbs
 
 _PLAIN = SamplingParams(temperature=1.0)
 _NO_DRAFT = Draft(())
@@ -56,7 +57,7 @@ class TargetLaw:
         self._shaper = shaper
         self._draft = draft
         self._shaped: dict[int, Logits] = {}
-        self._probs: dict[int, Probs] = {}
+        self._laws: dict[int, Law] = {}
 
     @property
     def token_ids(self) -> TargetIds:
@@ -73,18 +74,18 @@ class TargetLaw:
         params = self._shaper.params
         if params.logprobs is None:
             return None
-        probs = plain_probs(self._shape(row)[0]) if params.is_greedy else self._law(row)
-        return token_logprobs(probs, token_id, params.logprobs)
+        law = plain_law(self._shape(row)[0]) if params.is_greedy else self._law(row)
+        return token_logprobs(law, token_id, params.logprobs)
 
     def _token_id(self, row: int) -> int:
         self.last_row = row
         return int(greedy_token_ids(self._shape(row))[0])
 
-    def _law(self, row: int) -> Probs:
+    def _law(self, row: int) -> Law:
         self.last_row = row
-        if row not in self._probs:
-            self._probs[row] = target_probs(self._shape(row), self._shaper.params)[0]
-        return self._probs[row]
+        if row not in self._laws:
+            self._laws[row] = target_law(self._shape(row)[0], self._shaper.params)
+        return self._laws[row]
 
     def _shape(self, row: int) -> Logits:
         if row not in self._shaped:
@@ -110,16 +111,13 @@ class _Rows(Generic[_T]):
         return self._at(row)
 
 
-def plain_probs(logits: Logits) -> Probs:
-    """Return the law ``[vocab_size]`` at temperature 1, without limits."""
-    probs: Probs = target_probs(logits[np.newaxis], _PLAIN)[0]
-    return probs
+def plain_law(logits: Logits) -> Law:
+    """Return the law of a row of logits ``[vocab_size]`` at temperature 1, without limits."""
+    return target_law(logits, _PLAIN)
 
 
-def token_logprobs(probs: Probs, token_id: int, num_top: int) -> TokenLogprobs:
-    """Return how likely a token is under a law ``[vocab_size]``, beside the ``num_top`` most likely tokens."""
-    last = np.partition(probs, -num_top)[-num_top] if 0 < num_top < len(probs) else 0.0
-    places = np.flatnonzero((probs >= last) & (probs > 0)) if num_top else np.arange(0)
-    best = places[np.argsort(-probs[places], kind="stable")[:num_top]]
-    top = tuple((int(place), math.log(probs[place])) for place in best)
-    return TokenLogprobs(math.log(probs[token_id]) if probs[token_id] > 0 else -math.inf, top)
+def token_logprobs(law: Law, token_id: int, num_top: int) -> TokenLogprobs:
+    """Return how likely a token is under a law, beside the ``num_top`` most likely tokens."""
+    top = tuple((top_id, math.log(prob)) for top_id, prob in law.top(num_top))
+    prob = law[token_id]
+    return TokenLogprobs(math.log(prob) if prob > 0 else -math.inf, top)

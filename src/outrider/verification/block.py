@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from outrider.errors import OutriderError, UsageError
-from outrider.types import Coins, Draft, Outcome, Probs, TargetProbs, VerificationResult
+from outrider.types import Coins, Draft, DraftProbs, Outcome, TargetProbs, VerificationResult
 from outrider.verification.check import check_draft, check_drawn, check_law
+from outrider.verification.law import difference
 
 
 def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
@@ -44,14 +43,14 @@ def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
     # one always passes: its weight is 1.
     while not passes:
         length -= 1
-        left = np.maximum(weights[length] * target_probs[length] - draft.probs[length], 0)
+        left = difference(target_probs[length], draft.probs[length], weights[length])
         total = left.sum()
         passes = weights[length] == 1 or coins.accept(total, total + 1 - weights[length])
     # Rounding may have left nothing; see outrider.verification.token.residual.
     return VerificationResult(length, coins.draw(left if total > 0 else target_probs[length]), Outcome.RECOVERED)
 
 
-def _weights(draft: Draft, draft_probs: Probs, target_probs: TargetProbs) -> list[Any]:
+def _weights(draft: Draft, draft_probs: DraftProbs, target_probs: TargetProbs) -> list[Any]:
     """Return the chance that a draft came by each of its beginnings rightly: from 1 for the empty one, capped at 1.
 
     The last is that of the whole draft, or of the longest beginning that plain decoding could get to the end of.

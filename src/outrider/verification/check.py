@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from outrider._core import Law
 from outrider.errors import NumericalError, UsageError
-from outrider.types import Draft, Probs, Proposal, TargetProbs, TreeDraft
+from outrider.types import Draft, Proposal, TargetProbs, TreeDraft, Weights
+from outrider.verification.law import as_array
 
 # Far above the rounding of a float64 softmax over any vocabulary, far below a law that was not renormalised.
 _SUM_TOLERANCE = 1e-9
@@ -63,7 +65,7 @@ def check_laws(draft: Proposal, vocab_size: int) -> None:
             that was drawn from it; or siblings were drawn that are the same.
         NumericalError: It holds NaN.
     """
-    laws: Iterable[Probs | None] = draft.probs if isinstance(draft, TreeDraft) else ()
+    laws: Iterable[Weights | None] = draft.probs if isinstance(draft, TreeDraft) else ()
     if isinstance(draft, Draft) and draft.probs is not None:
         check_shape(draft.probs, "draft_probs", (len(draft), vocab_size))
         laws = draft.probs
@@ -72,8 +74,8 @@ def check_laws(draft: Proposal, vocab_size: int) -> None:
             continue
         check_shape(law, f"draft_probs of row {row}", (vocab_size,))
         check_law(law, "draft_probs", row)
-        if law.min() < 0:
-            raise UsageError(f"draft_probs row {row} has the entry {law.min()}; probabilities are at least zero")
+        if not isinstance(law, Law) and (least := as_array(law).min()) < 0:
+            raise UsageError(f"draft_probs row {row} has the entry {least}; probabilities are at least zero")
         drawn = [draft.token_ids[node] for node, parent in enumerate(draft.parents) if parent == row - 1]
         for token_id in drawn:
             check_drawn(law, token_id, row)
@@ -81,7 +83,7 @@ def check_laws(draft: Proposal, vocab_size: int) -> None:
             raise UsageError(f"row {row} has the candidates {drawn}; drawn without replacement they all differ")
 
 
-def check_shape(probs: TargetProbs, name: str, shape: tuple[int, ...]) -> None:
+def check_shape(probs: TargetProbs | Weights, name: str, shape: tuple[int, ...]) -> None:
     """Check the shape and the dtype of laws."""
     if probs.shape != shape:
         raise UsageError(
@@ -95,7 +97,7 @@ def check_shape(probs: TargetProbs, name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_law(probs: Probs, name: str, row: int) -> None:
+def check_law(probs: Weights, name: str, row: int) -> None:
     """Check that one row ``[vocab_size]`` is normalised.
 
     Raises:
@@ -109,7 +111,7 @@ def check_law(probs: Probs, name: str, row: int) -> None:
         raise UsageError(f"{name} row {row} sums to {total}; a law sums to 1: renormalise after masking or truncating")
 
 
-def check_drawn(probs: Probs, token_id: int, position: int) -> None:
+def check_drawn(probs: Weights, token_id: int, position: int) -> None:
     """Check that the law ``[vocab_size]`` of a draft token allows that token.
 
     Raises:

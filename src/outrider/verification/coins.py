@@ -25,8 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from outrider._core import Law
 from outrider.errors import NumericalError
-from outrider.types import Probs
+from outrider.types import Probs, Weights
+from outrider.verification.law import as_array
 
 _ADDRESS = Struct("<6Q")
 _BLOCK = 512
@@ -93,7 +95,7 @@ class RoundCoins:
         self._accepts += 1
         return accept_at(uniform, numerator, denominator)
 
-    def draw(self, weights: Probs) -> int:
+    def draw(self, weights: Weights) -> int:
         """See :meth:`outrider.types.Coins.draw`."""
         if self._purpose is Purpose.VERIFY:
             position, index = self._position + self._draws, 0
@@ -120,12 +122,16 @@ def accept_at(uniform: float, numerator: float, denominator: float) -> bool:
     return uniform * denominator < numerator
 
 
-def draw_at(uniform: float, weights: Probs) -> int:
+def draw_at(uniform: float, weights: Weights) -> int:
     """Return the index at which the cumulated weights pass ``uniform``, in [0, 1), times their sum.
 
     Raises:
         NumericalError: A weight is NaN, infinite or negative, or none is positive.
     """
+    if isinstance(weights, Law):
+        check_total(weights.sum(), 0)
+        return weights.draw(uniform)
+    weights = as_array(weights)
     # Cumulating a whole vocabulary costs ten times its sum; so find the block first, then the entry in it.
     starts = np.arange(0, len(weights), _BLOCK)
     cumulated = np.cumsum(np.add.reduceat(weights, starts))
@@ -145,9 +151,14 @@ def check_weights(weights: Probs, total: Any) -> None:
     Raises:
         NumericalError: A weight is NaN, infinite or negative, or none is positive.
     """
-    if not (weights.min() >= 0 and 0 < total < np.inf):
+    check_total(total, weights.min())
+
+
+def check_total(total: Any, least: Any) -> None:
+    """Check the sum of weights, and the least of them."""
+    if not (least >= 0 and 0 < total < np.inf):
         raise NumericalError(
-            f"cannot draw from weights with the sum {total} and the minimum {weights.min()}; they must be finite, not "
+            f"cannot draw from weights with the sum {total} and the minimum {least}; they must be finite, not "
             "negative and not all zero: look for NaN or infinity in the models' logits"
         )
 

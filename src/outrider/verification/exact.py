@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from outrider.types import Coins, Draft, Probs, TreeDraft, TreeResult, VerificationResult
+from outrider.types import Coins, Draft, Probs, TreeDraft, TreeResult, VerificationResult, Weights
+from outrider.verification.law import as_array
 
 Prefix = tuple[int, ...]
 # The law of the next token given everything before it: [vocab_size] fractions.
@@ -153,9 +154,10 @@ class _ScriptedCoins:
         yes = Fraction(numerator > 0) if numerator >= denominator else Fraction(numerator) / denominator
         return self._choose([(True, yes), (False, 1 - yes)])
 
-    def draw(self, weights: Probs) -> int:
-        total = sum(weights)
-        return self._choose([(index, Fraction(weight) / total) for index, weight in enumerate(weights)])
+    def draw(self, weights: Weights) -> int:
+        array = as_array(weights)
+        total = sum(array)
+        return self._choose([(index, Fraction(weight) / total) for index, weight in enumerate(array)])
 
     def next_script(self) -> list[int] | None:
         """Return the script of the next branch, depth first; None after the last."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from outrider.errors import UsageError
-from outrider.types import Coins, Draft, Outcome, Probs, TargetProbs, VerificationResult
+from outrider.types import Coins, Draft, Outcome, TargetProbs, VerificationResult, Weights
 from outrider.verification.check import check_draft, check_drawn, check_law
+from outrider.verification.law import difference
 
 
 def verify_token(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
@@ -36,12 +35,12 @@ def verify_token(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
     return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
 
 
-def residual(target: Probs, drafted: Probs) -> Probs:
+def residual(target: Weights, drafted: Weights) -> Weights:
     """Return ``max(target - drafted, 0)``: unnormalised, what the target's law has left after a rejection.
 
     A rejection implies that something is left. In floating point it may still cancel to nothing, when two laws that
     should be equal differ by rounding; the token is then drawn from the target's law itself, which errs by no more
     than the probability of getting there (about 1e-16).
     """
-    weights = np.maximum(target - drafted, 0)
+    weights = difference(target, drafted)
     return weights if weights.sum() > 0 else target

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from outrider.errors import UsageError
-from outrider.types import Coins, Outcome, Probs, TargetIds, TargetProbs, TreeDraft, TreeResult
+from outrider.types import Coins, Outcome, TargetIds, TargetProbs, TreeDraft, TreeResult, Weights
 from outrider.verification.check import check_drawn, check_law, check_shape, check_target, check_tree
+from outrider.verification.law import normalised, without
 from outrider.verification.token import residual
 
 
@@ -78,8 +79,8 @@ def _child(draft: TreeDraft, nodes: Sequence[int], token_id: int) -> tuple[int |
 
 
 def verify_siblings(
-    token_ids: Sequence[int], drafted: Probs, target: Probs, coins: Coins, *, with_replacement: bool = False
-) -> tuple[int | None, Probs]:
+    token_ids: Sequence[int], drafted: Weights, target: Weights, coins: Coins, *, with_replacement: bool = False
+) -> tuple[int | None, Weights]:
     """Hold candidates for one token against the target's law, in the order in which they were drawn.
 
     Recursive rejection: the first is accepted as by the token rule; if it is not, the residual takes the place of the
@@ -104,21 +105,10 @@ def verify_siblings(
         check_drawn(drafted, token_id, number)
         if coins.accept(target[token_id], drafted[token_id]):
             return number, target
-        left = residual(target, drafted)
-        target = left / left.sum()
+        target = normalised(residual(target, drafted))
         if not with_replacement:
-            drafted = _without(drafted, token_id)
+            drafted = without(drafted, token_id)
     return None, target
-
-
-def _without(probs: Probs, token_id: int) -> Probs:
-    """Return the law of another token than this one; all zero if there is none."""
-    rest: Probs = probs.copy()
-    rest[token_id] = 0
-    total = rest.sum()
-    if total > 0:
-        rest /= total
-    return rest
 
 
 def _children(draft: TreeDraft) -> list[list[int]]:

@@ -1,0 +1,8 @@
+#include "sampling/rows.h"
+
+namespace outrider {
+
+extern const SamplingKernels kAvx2Sampling;
+const SamplingKernels kAvx2Sampling = {group_maxima, weights, sum, moment, difference};
+
+}  // namespace outrider

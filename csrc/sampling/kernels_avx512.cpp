@@ -1,0 +1,8 @@
+#include "sampling/rows.h"
+
+namespace outrider {
+
+extern const SamplingKernels kAvx512Sampling;
+const SamplingKernels kAvx512Sampling = {group_maxima, weights, sum, moment, difference};
+
+}  // namespace outrider

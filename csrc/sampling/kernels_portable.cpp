@@ -1,0 +1,8 @@
+#include "sampling/rows.h"
+
+namespace outrider {
+
+extern const SamplingKernels kPortableSampling;
+const SamplingKernels kPortableSampling = {group_maxima, weights, sum, moment, difference};
+
+}  // namespace outrider
