@@ -33,7 +33,7 @@ void check_windows(const ModelConfig& config) {
   if (config.layer_windows.empty()) return;
   check_range("the number of layer_windows", static_cast<int64_t>(config.layer_windows.size()), config.num_layers,
               config.num_layers, "there must be one for each layer, or none");
-  for (const int64_t window : config.layer_windows) check_range("one of layer_windows", window, 0, 0, kFix);
+  for (const int64_t window : config.layer_windows) check_range("one of layer_windows", window, 0, 1 << 24, kFix);
 }
 
 // The largest scale is beyond every model's, and too small for a float to overflow in a sound one.

@@ -22,6 +22,8 @@ ROLES = {
     "token_embd.weight": "embedding",
     "output.weight": "output",
     "output_norm.weight": "output_norm",
+    "post_attention_norm.weight": "attn_post_norm",
+    "post_ffw_norm.weight": "ffn_post_norm",
     **{f"attn_{letter}.bias": f"attn_{letter}_bias" for letter in "qkv"},
 }
 
@@ -68,7 +70,7 @@ def llama(tmp_path_factory):
 
 
 @pytest.mark.parametrize("weight_type", tiny.WEIGHT_TYPES)
-@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_every_tensor_is_what_was_written(tmp_path, architecture, weight_type):
     written = tiny.write_gguf(tiny.build_model(architecture), tmp_path / "m.gguf", weight_type)
     model = open_model(tmp_path / "m.gguf")
@@ -150,7 +152,9 @@ def test_a_sliding_window_bounds_the_context(llama, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"general.architecture": "mamba"}, "architecture 'mamba' is not supported"),
+        ({"general.architecture": "gemma2"}, "general.architecture 'gemma2' is not supported, only gemma3, llama"),
+        ({"general.architecture": "qwen3moe"}, "general.architecture 'qwen3moe' is not supported"),
+        ({"general.architecture": "mamba"}, "general.architecture 'mamba' is not supported"),
         ({"general.architecture": None}, "general.architecture is missing"),
         ({"general.type": "adapter"}, "holds a 'adapter'"),
         ({"split.count": 3}, "one of 3 parts"),

@@ -63,23 +63,26 @@ def test_decoding_gives_the_text_back(name):
         assert b"".join(map(tokenizer.token_bytes, ids)) == wanted.encode()
 
 
-@pytest.mark.parametrize(("add_dummy_prefix", "byte_fallback"), [(True, True), (False, True), (True, False)])
-def test_sentencepiece_ids_are_sentencepieces(add_dummy_prefix, byte_fallback):
+def train_sentencepiece(**settings: object) -> sentencepiece.SentencePieceProcessor:
     trained = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([text for text in HARD_TEXTS * 2 if text.strip()]),
         model_writer=trained,
         model_type="bpe",
         vocab_size=700,
-        byte_fallback=byte_fallback,
-        add_dummy_prefix=add_dummy_prefix,
         character_coverage=0.98,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
         hard_vocab_limit=False,
         minloglevel=2,
+        **settings,
     )
-    own = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+
+
+@pytest.mark.parametrize(("add_dummy_prefix", "byte_fallback"), [(True, True), (False, True), (True, False)])
+def test_sentencepiece_ids_are_sentencepieces(add_dummy_prefix, byte_fallback):
+    own = train_sentencepiece(byte_fallback=byte_fallback, add_dummy_prefix=add_dummy_prefix)
     ids = range(own.vocab_size())
     kinds = [6 if own.is_byte(i) else 3 if own.is_control(i) else 2 if own.is_unknown(i) else 1 for i in ids]
     tokenizer = build(
@@ -94,6 +97,29 @@ def test_sentencepiece_ids_are_sentencepieces(add_dummy_prefix, byte_fallback):
     )
     for text in HARD_TEXTS:
         assert tokenizer.encode(text, add_special=False) == own.encode(text), text
+
+
+def test_runs_of_spaces_that_are_tokens_are_found_as_sentencepiece_does():
+    """As in Gemma, whose converters spell them with plain spaces."""
+    runs = ["\u2581" * n for n in range(2, 6)] + ["\n" * n for n in range(1, 4)] + ["<table>"]
+    own = train_sentencepiece(byte_fallback=True, add_dummy_prefix=False, user_defined_symbols=runs)
+    ids = range(own.vocab_size())
+    pieces = [own.id_to_piece(i) for i in ids]
+    kinds = [6 if own.is_byte(i) else 3 if own.is_control(i) else 2 if own.is_unknown(i) else 1 for i in ids]
+    for run in runs:
+        kinds[pieces.index(run)] = TokenKind.USER_DEFINED
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [piece.replace("\u2581", " ") if piece in runs else piece for piece in pieces],
+        "tokenizer.ggml.scores": [own.get_score(i) for i in ids],
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.unknown_token_id": own.unk_id(),
+        "tokenizer.ggml.add_space_prefix": False,
+    }
+    tokenizer = build(metadata)
+    for text in (*HARD_TEXTS, "a<table>  b\n\n\n\n   c", "\u2581 \u2581x", "       ", "<table><table> <tab"):
+        assert tokenizer.encode(text, add_special=False) == own.encode(text), text
+        assert tokenizer.decode(own.encode(text)) == text.replace("\u2581", " ")
 
 
 def test_a_sentencepiece_model_begins_texts_with_bos_unless_told_otherwise():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import tiny
-import torch
 
 from outrider.backends.base import Rows
 from outrider.backends.native import NativeBackend
@@ -30,21 +31,35 @@ def logits(path) -> np.ndarray:
 
 
 def assert_near(found: np.ndarray, reference) -> None:
-    """As in the native core's own tests: its cache is in half precision, so the median is held and the largest less."""
-    with torch.no_grad():
-        wanted = reference(torch.tensor([TOKENS])).logits[0].numpy()
+    """As in the native core's own tests, where it says why the median is held more tightly than the largest."""
+    wanted = tiny.reference_logits(reference, TOKENS)
     error = np.abs(found - wanted) / wanted.std()
     assert np.median(error) < 3e-4
     assert error.max() < 2e-2
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_both_formats_compute_what_transformers_computes(tmp_path, architecture, tied):
     reference = tiny.build_model(architecture, tie_word_embeddings=tied)
     tiny.write_gguf(reference, tmp_path / "m.gguf")
     assert_near(logits(tmp_path / "m.gguf"), reference)
     assert_near(logits(tiny.write_directory(reference, tmp_path / "m")), reference)
+
+
+def test_gemma3_scales_the_positions_of_layers_without_a_window_alone(tmp_path):
+    rules = {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 8.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
+    }
+    reference = tiny.build_model("gemma3", rope_parameters=rules, query_pre_attn_scalar=20)
+    directory = tiny.write_directory(reference, tmp_path)
+    assert_near(logits(directory), reference)
+    config = json.loads((directory / "config.json").read_text())
+    config |= {"rope_theta": 1e5, "rope_local_base_freq": 5e3, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    del config["rope_parameters"], config["layer_types"]  # as files were before these
+    (directory / "config.json").write_text(json.dumps(config))
+    assert_near(logits(directory), reference)
 
 
 @pytest.mark.parametrize("rules", [LLAMA3, LINEAR], ids=["llama3", "linear"])

@@ -124,7 +124,14 @@ def test_the_name_is_the_repositorys_in_the_hubs_cache(llama, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model_type": "gpt_neox"}, "architecture 'gpt_neox' is not supported"),
+        ({"model_type": "gpt_neox"}, "model_type 'gpt_neox' is not supported"),
+        (
+            {"model_type": "gemma3", "vision_config": {}},
+            "model_type 'gemma3' is not supported, only gemma3_text, llama",
+        ),
+        ({"model_type": "gemma2"}, "model_type 'gemma2' is not supported"),
+        ({"model_type": "qwen3_moe"}, "model_type 'qwen3_moe' is not supported"),
+        ({"model_type": 3}, "model_type is 3; it must be a string"),
         ({"model_type": "REMOVE"}, "model_type is missing"),
         ({"quantization_config": {"quant_method": "awq"}}, r"quantization_config \('awq'\) is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
@@ -149,6 +156,44 @@ def test_a_bad_configuration_is_named_in_one_line(copy, changes, said):
     with pytest.raises(ModelFileError, match=said) as caught:
         open_model(edit(copy, **changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "said"),
+    [
+        ("qwen3", {"attention_bias": True}, "attention_bias True is not supported, only False"),
+        ("qwen3", {"attention_bias": 0}, "attention_bias 0 is not supported"),
+        ("qwen3", {"head_dim": 30}, "shape"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping 50.0 is not supported"),
+        ("gemma3", {"final_logit_softcapping": 30}, "final_logit_softcapping 30 is not supported"),
+        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention True is not supported"),
+        ("gemma3", {"hidden_activation": "silu"}, "hidden_activation 'silu' is not supported, only gelu_pytorch_tanh"),
+        ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0"),
+        ("gemma3", {"sliding_window": 0}, "sliding_window is 0"),
+        ("gemma3", {"sliding_window": 10**30}, "sliding_window is 10000"),
+        ("gemma3", {"layer_types": ["full_attention"]}, "layer_types is .'full_attention'.; it must hold 7 of"),
+        ("gemma3", {"layer_types": [["full_attention"]] * 7}, "layer_types is "),
+        ("gemma3", {"layer_types": "REMOVE", "sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
+        ("gemma3", {"rope_parameters": "REMOVE", "rope_local_base_freq": 0}, "rope_local_base_freq is 0"),
+        ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope scaling 'yarn'"),
+        ("gemma3", {"rope_parameters": {"full_attention": {}, "sliding_attention": 3}}, "sliding_attention is 3"),
+    ],
+)
+def test_variants_of_an_architecture_are_named(tmp_path, architecture, changes, said):
+    directory = tiny.write_directory(tiny.build_model(architecture), tmp_path)
+    with pytest.raises(ModelFileError, match=said) as caught:
+        open_model(edit(directory, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_configuration_of_gemma3_leaves_out_is_as_in_transformers(tmp_path):
+    reference = tiny.build_model("gemma3", head_dim=256, num_key_value_heads=4, sliding_window=4096)
+    directory = tiny.write_directory(reference, tmp_path)
+    whole = open_model(directory).config
+    for key in ("head_dim", "num_key_value_heads", "sliding_window", "rms_norm_eps", "tie_word_embeddings"):
+        edit(directory, **{key: "REMOVE"})
+    assert open_model(edit(directory, layer_types="REMOVE", rope_parameters="REMOVE")).config == whole
+    assert whole.layer_windows == (4096,) * 5 + (0, 4096)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Both come from one transformers model, so that what is read back can be compared
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import gguf
@@ -14,7 +15,18 @@ import torch
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    DynamicCache,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -40,11 +52,30 @@ _GGUF_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+_GEMMA_NAMES = {
+    **_GGUF_NAMES,
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_KINDS = {
+    "llama": (LlamaForCausalLM, LlamaConfig),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig),
+}
+# Beside the sizes; the head of both is of another size than the hidden size's share.
+_SPECIFIC: dict[str, dict[str, object]] = {
+    "qwen3": {"head_dim": 128},
+    "gemma3": {"head_dim": 128, "num_hidden_layers": 7, "sliding_window": 24, "query_pre_attn_scalar": 128},
 }
 # Bytes of a block of 256, and where in it the float16 scales lie.
 _K_BLOCKS = {"Q4_K": (144, (0, 2)), "Q5_K": (176, (0, 2)), "Q6_K": (210, (208,))}
@@ -83,17 +114,32 @@ def build_model(architecture: str = "llama", *, seed: int = 0, **overrides: obje
         "initializer_range": 0.05,
         "eos_token_id": None,
         "bos_token_id": None,
+        **_SPECIFIC.get(architecture, {}),
         **overrides,
     }
     torch.manual_seed(seed)
-    if architecture == "llama":
-        return LlamaForCausalLM(LlamaConfig(**settings)).eval()
-    model = Qwen2ForCausalLM(Qwen2Config(**settings)).eval()
-    with torch.no_grad():  # transformers starts biases at zero
+    kind, config = _KINDS[architecture]
+    model: PreTrainedModel = kind(config(**settings)).eval()
+    with torch.no_grad():  # transformers starts biases at zero and all of a kind of norms alike
         for name, parameter in model.named_parameters():
-            if name.endswith(".bias"):
-                parameter.normal_(std=0.1)
+            if name.endswith((".bias", "norm.weight")):
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model
+
+
+class HalfCache(DynamicCache):
+    """Keys and values rounded to half precision, as the native cache has them."""
+
+    def update(self, keys, values, *args, **kwargs):
+        return super().update(keys.half().float(), values.half().float(), *args, **kwargs)
+
+
+def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np.float32]:
+    """Return ``[len(token_ids), vocab_size]`` logits, by transformers in float32 but for the cache."""
+    name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"  # renamed in version 5
+    with torch.no_grad():
+        logits: NDArray[np.float32] = model(torch.tensor([token_ids]), **{name: HalfCache()}).logits[0].numpy()
+    return logits
 
 
 def write_directory(
@@ -121,7 +167,7 @@ def write_gguf(
     Matrices are of the given type, vectors F32 as in every GGUF. The codes of Q4_K, Q5_K and Q6_K are random (the gguf
     package cannot make them): such a file holds another model than the one given.
     """
-    writer = gguf.GGUFWriter(path, model.config.model_type)
+    writer = gguf.GGUFWriter(path, model.config.model_type.removesuffix("_text"))
     _add_sizes(writer, model)
     for key, value in (metadata or tokenizer_metadata(build_tokenizer(model.config.vocab_size))).items():
         is_id = key.endswith("_id")  # llama.cpp insists on the type
@@ -151,17 +197,20 @@ def gguf_weights(model: PreTrainedModel) -> dict[str, NDArray[np.float32]]:
         letter = name.split("_proj")[0][-1]
         if model.config.model_type == "llama" and letter in heads and "self_attn" in name:
             values = _permuted(values, heads[letter])
-        weights[gguf_name(name)] = np.ascontiguousarray(values)
+        if model.config.model_type == "gemma3_text" and name.endswith("norm.weight"):
+            values = values + 1
+        weights[gguf_name(name, model.config.model_type)] = np.ascontiguousarray(values)
     return weights
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, model_type: str = "llama") -> str:
     """Return the GGUF name of a weight of a transformers model."""
+    names = _GEMMA_NAMES if model_type == "gemma3_text" else _GGUF_NAMES
     stem, kind = name.rsplit(".", 1)
     if not stem.startswith("model.layers."):
-        return f"{_GGUF_NAMES[stem]}.{kind}"
+        return f"{names[stem]}.{kind}"
     _, _, layer, part = stem.split(".", 3)
-    return f"blk.{layer}.{_GGUF_NAMES[part]}.{kind}"
+    return f"blk.{layer}.{names[part]}.{kind}"
 
 
 def _permuted(values: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
@@ -186,7 +235,7 @@ def _random_blocks(shape: tuple[int, ...], kind: str, rng: np.random.Generator) 
 
 def _add_sizes(writer: gguf.GGUFWriter, model: PreTrainedModel) -> None:
     config = model.config
-    writer.add_name(f"tiny {config.model_type}")
+    writer.add_name(f"tiny {writer.arch}")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
@@ -194,7 +243,17 @@ def _add_sizes(writer: gguf.GGUFWriter, model: PreTrainedModel) -> None:
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if config.model_type not in ("llama", "qwen2"):
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    rules = config.rope_parameters
+    if writer.arch == "gemma3":
+        rules = rules["full_attention"]
+        writer.add_sliding_window(config.sliding_window)
+    writer.add_rope_freq_base(rules["rope_theta"])
+    if rules["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rules["factor"])
 
 
 def tokenizer_metadata(tokenizer: Tokenizer, pre: str = "qwen2") -> dict[str, object]:

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_models import Shape, build_reference, load, reference_logits, tensors_of
+from tiny import reference_logits
+from tiny_models import Shape, build_reference, load, tensors_of
 
 from outrider import _core
 from outrider.backends.base import Rows
@@ -35,6 +36,8 @@ SHAPES = {
         architecture="qwen3", tied=True, num_heads=4, num_kv_heads=1, head_dim=18
     ),
     "gemma3 without windows": Shape(architecture="gemma3", tied=True, num_layers=3, head_dim=24),
+    "gemma3": Shape(architecture="gemma3", tied=True, num_layers=4, head_dim=24, window=50),
+    "gemma3, a window of one position": Shape(architecture="gemma3", num_layers=3, window=1),
 }
 TOKENS = np.random.default_rng(5).integers(0, 77, 150).tolist()
 

@@ -22,6 +22,7 @@ SHAPES = (
     Shape(architecture="qwen2", tied=True, hidden_size=56, num_heads=7, num_kv_heads=1, head_dim=8, num_layers=1),
     Shape(interleaved=True, num_heads=4, num_kv_heads=4, hidden_size=72, head_dim=18, attention_bias=True),
     Shape(architecture="qwen3", hidden_size=48, num_heads=3, num_kv_heads=1, head_dim=20),
+    Shape(architecture="gemma3", tied=True, num_layers=3, head_dim=24, window=50),
 )
 STORES: tuple[tuple[str, WeightFormat], ...] = (("F32", "file"), ("BF16", "file"), ("F32", "int8"))
 # Blocks of 256 need wider layers.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from inspect import signature
 
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType
-from numpy.typing import NDArray
 from tiny import quantised
 from transformers import (
-    DynamicCache,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     LlamaConfig,
@@ -188,21 +185,6 @@ def load(
     """Build the tiny model and load it natively."""
     tensors = tensors_of(build_reference(shape), shape, weight_type)
     return NativeBackend.load(shape.config, tensors, max_length=max_length, threads=threads, isa=isa, weights=weights)
-
-
-class HalfCache(DynamicCache):
-    """Keys and values rounded to half precision, as the native cache has them."""
-
-    def update(self, keys, values, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return super().update(keys.half().float(), values.half().float(), *args, **kwargs)
-
-
-def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np.float32]:
-    """Return ``[len(token_ids), vocab_size]`` logits, by transformers in float32 but for the cache."""
-    name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"  # renamed in version 5
-    with torch.no_grad():
-        logits: NDArray[np.float32] = model(torch.tensor([token_ids]), **{name: HalfCache()}).logits[0].numpy()
-    return logits
 
 
 def _role_of(name: str, shape: Shape) -> tuple[str | None, int | None]:

@@ -6,7 +6,7 @@ field, the value, the limit and the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -71,6 +71,15 @@ class Fields:
         value = self._get(key, default)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
+        return value
+
+    def only(self, key: str, supported: Sequence[Any]) -> Any:
+        """Return a value that must be one of those supported; the first of them when it is missing or null."""
+        value = self._get(key, supported[0])
+        if not any(type(value) is type(known) and value == known for known in supported):
+            raise self.error(
+                f"{key} {shown(value)} is not supported, only {', '.join(map(str, supported))}; use another model"
+            )
         return value
 
     def section(self, key: str) -> Fields:

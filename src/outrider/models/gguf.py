@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from outrider import _core
 from outrider.errors import ModelFileError
-from outrider.models.architectures import by_gguf_name
+from outrider.models.architectures import of_gguf
 from outrider.models.architectures.base import Architecture, RawTensor, assign_roles
 from outrider.models.architectures.sizes import read_sizes
 from outrider.models.architectures.traits import Source
@@ -41,7 +41,7 @@ def open_gguf(path: Path) -> ModelFiles:
         name: RawTensor(kind, shape, data[offset : offset + size]) for name, kind, shape, offset, size in headers
     }
     _check_is_whole_model(metadata)
-    architecture = by_gguf_name(metadata.text("general.architecture"), path)
+    architecture = of_gguf(metadata)
     config = _read_config(metadata, architecture, tensors)
     tokenizer = build_tokenizer(metadata)
     return ModelFiles(
@@ -67,7 +67,7 @@ def _check_is_whole_model(metadata: Fields) -> None:
 
 def _read_config(metadata: Fields, architecture: Architecture, tensors: dict[str, RawTensor]) -> ModelConfig:
     prefix = architecture.name + "."
-    window = metadata.integer(prefix + "attention.sliding_window", 0, 1 << 31, 0)
+    window = 0 if architecture.windowed else metadata.integer(prefix + "attention.sliding_window", 0, 1 << 31, 0)
     sizes = read_sizes(metadata, "gguf", prefix, window=window or None)
     value_length = metadata.integer(prefix + "attention.value_length", 1, 1 << 20, sizes.head_dim)
     rope_dim = metadata.integer(prefix + "rope.dimension_count", 1, 1 << 20, sizes.head_dim)

@@ -37,7 +37,9 @@ def build_tokenizer(metadata: Fields) -> Tokenizer:
             f"tokenizer model {shown(kind)} is not supported; gpt2 (byte-level BPE) and llama (SentencePiece) are: "
             "use another model"
         )
-    add_tokens(backend, _added_tokens(pieces, kinds))
+    # Unless a space is put first: runs of spaces that are tokens are found as SentencePiece finds them, spelled U+2581.
+    in_spelling = kind == "llama" and not metadata.flag(_KEY + "add_space_prefix", default=True)
+    add_tokens(backend, _added_tokens(pieces, kinds, in_spelling=in_spelling))
     bos_id, eos_id, *others = (_special_id(metadata, name, len(pieces)) for name in ("bos", "eos", "eot", "eom"))
     named_ends = [token_id for token_id in (eos_id, *others) if token_id is not None]
     control = np.flatnonzero(kinds == TokenKind.CONTROL).tolist()
@@ -98,11 +100,15 @@ def _vocabulary(metadata: Fields, pieces: Sequence[str]) -> dict[str, int]:
     return vocabulary
 
 
-def _added_tokens(pieces: Sequence[str], kinds: NDArray[np.int64]) -> list[tuple[int, AddedToken]]:
+def _added_tokens(
+    pieces: Sequence[str], kinds: NDArray[np.int64], *, in_spelling: bool
+) -> list[tuple[int, AddedToken]]:
     # An unknown token is matched like a control token, as llama.cpp does.
     special = (kinds == TokenKind.CONTROL) | (kinds == TokenKind.UNKNOWN)
     added = np.flatnonzero(special | (kinds == TokenKind.USER_DEFINED)).tolist()
-    return [(i, AddedToken(pieces[i], normalized=False, special=bool(special[i]))) for i in added]
+    return [
+        (i, AddedToken(pieces[i], normalized=in_spelling and not special[i], special=bool(special[i]))) for i in added
+    ]
 
 
 # --- byte-level BPE

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from outrider.models.fields import Fields, shown
 
 # Beyond these no model makes sense and double precision would overflow.
-_THETA = (1.0, 1e12)
+THETA = (1.0, 1e12)
 _FACTOR = (1e-3, 1e6)
 
 
@@ -38,14 +38,29 @@ def scaled_as_llama3(
     return [scale(frequency) for frequency in frequencies]
 
 
-def from_config_json(config: Fields, rope_dim: int) -> tuple[float, ...]:
+def from_config_json(config: Fields, rope_dim: int, *, theta: float = 10000.0) -> tuple[float, ...]:
     """Return ``[rope_dim / 2]`` inverse frequencies as a Hugging Face ``config.json`` describes them.
 
     The scaling rule is in ``rope_scaling`` beside ``rope_theta``, or both are in ``rope_parameters``.
+
+    Args:
+        config: The configuration.
+        rope_dim: How many elements of a head are rotated.
+        theta: The base where the file gives none.
     """
     rules = config.section("rope_parameters") if config.has("rope_parameters") else config.section("rope_scaling")
-    theta = (rules if rules.has("rope_theta") else config).number("rope_theta", *_THETA, 10000.0)
-    frequencies = inverse_frequencies(rope_dim, theta)
+    return from_rules(rules, rope_dim, theta=config.number("rope_theta", *THETA, theta))
+
+
+def from_rules(rules: Fields, rope_dim: int, *, theta: float) -> tuple[float, ...]:
+    """Return ``[rope_dim / 2]`` inverse frequencies as one object of rules in a ``config.json`` describes them.
+
+    Args:
+        rules: The object.
+        rope_dim: How many elements of a head are rotated.
+        theta: The base where the object gives none.
+    """
+    frequencies = inverse_frequencies(rope_dim, rules.number("rope_theta", *THETA, theta))
     kind = rules.text("rope_type", rules.text("type", "default"))
     if kind == "linear":
         frequencies = scaled_linearly(frequencies, rules.number("factor", *_FACTOR))
@@ -59,11 +74,13 @@ def from_config_json(config: Fields, rope_dim: int) -> tuple[float, ...]:
             original_length=rules.integer("original_max_position_embeddings", 1, 2**31),
         )
     elif kind != "default":
-        raise config.error(_unsupported(kind))
+        raise rules.error(_unsupported(kind))
     return tuple(frequencies)
 
 
-def from_gguf(metadata: Fields, prefix: str, rope_dim: int, factors: Sequence[float] | None) -> tuple[float, ...]:
+def from_gguf(
+    metadata: Fields, prefix: str, rope_dim: int, factors: Sequence[float] | None, *, theta: float = 10000.0
+) -> tuple[float, ...]:
     """Return ``[rope_dim / 2]`` inverse frequencies as GGUF metadata describes them.
 
     Args:
@@ -72,8 +89,9 @@ def from_gguf(metadata: Fields, prefix: str, rope_dim: int, factors: Sequence[fl
         rope_dim: How many elements of a head are rotated.
         factors: The values of ``rope_freqs.weight``, by which each inverse frequency is divided (how converters
             store the llama3 rule), or ``None``.
+        theta: The base where the file gives none.
     """
-    frequencies = inverse_frequencies(rope_dim, metadata.number(prefix + "rope.freq_base", *_THETA, 10000.0))
+    frequencies = inverse_frequencies(rope_dim, metadata.number(prefix + "rope.freq_base", *THETA, theta))
     kind = metadata.text(prefix + "rope.scaling.type", "none")
     # Files from before the key had a type: linear scaling alone.
     legacy = metadata.number(prefix + "rope.scale_linear", *_FACTOR, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.errors import ModelFileError
-from outrider.models.architectures import by_model_type
+from outrider.models.architectures import of_config_json
 from outrider.models.architectures.base import Architecture, RawTensor, assign_roles
 from outrider.models.architectures.sizes import read_sizes
 from outrider.models.architectures.traits import Source
@@ -38,7 +38,8 @@ def open_directory(path: Path) -> ModelFiles:
     if fields.has("quantization_config"):
         method = fields.section("quantization_config").values.get("quant_method")
         raise fields.error(f"quantization_config ({shown(method)}) is not supported; use the GGUF of this model")
-    architecture = by_model_type(fields.text("model_type"), config_path)
+    architecture = of_config_json(fields)
+    fields = Fields({**architecture.defaults, **fields.values}, config_path)
     config = _read_config(fields, architecture)
     files = {file: map_file(file) for file in _weight_paths(path)}
     tensors = _collect({file: read_tensors(data, file) for file, data in files.items()}, path)
@@ -67,13 +68,9 @@ def _name(path: Path) -> str:
 
 
 def _read_config(fields: Fields, architecture: Architecture) -> ModelConfig:
-    activation = fields.text("hidden_act", "silu")
-    if activation != "silu":
-        raise fields.error(f"hidden_act {shown(activation)} is not supported, only silu is; use another model")
-    partial = fields.number("partial_rotary_factor", 0.0, 1.0, 1.0)
-    if partial != 1.0:
-        raise fields.error(f"partial_rotary_factor {partial} is not supported, only 1 is; use another model")
-    sizes = read_sizes(fields, "safetensors", window=_sliding_window(fields))
+    fields.only("partial_rotary_factor", [1.0, 1])
+    window = None if architecture.windowed else _sliding_window(fields)
+    sizes = read_sizes(fields, "safetensors", window=window)
     return architecture.describe(Source(fields, "safetensors"), sizes, fields.integer("vocab_size", 1, MAX_TOKENS))
 
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from outrider.errors import ModelFileError
 from outrider.models.architectures.base import Architecture
+from outrider.models.architectures.gemma3 import GEMMA3
 from outrider.models.architectures.llama import LLAMA
 from outrider.models.architectures.qwen2 import QWEN2
-from outrider.models.fields import shown
+from outrider.models.architectures.qwen3 import QWEN3
+from outrider.models.fields import Fields
 
-ARCHITECTURES = (LLAMA, QWEN2)
-
-
-def by_gguf_name(name: str, path: Path) -> Architecture:
-    """Return the architecture that a GGUF file names."""
-    return _find({architecture.name: architecture for architecture in ARCHITECTURES}, name, path)
+ARCHITECTURES = (LLAMA, QWEN2, QWEN3, GEMMA3)
 
 
-def by_model_type(model_type: str, path: Path) -> Architecture:
-    """Return the architecture that a ``config.json`` names."""
-    known = {kind: architecture for architecture in ARCHITECTURES for kind in architecture.model_types}
-    return _find(known, model_type, path)
+def of_gguf(metadata: Fields) -> Architecture:
+    """Return the architecture that a GGUF file names.
+
+    Raises:
+        ModelFileError: It names none, or one that is not supported.
+    """
+    return _named(metadata, "general.architecture", {known.name: known for known in ARCHITECTURES})
 
 
-def _find(known: dict[str, Architecture], name: str, path: Path) -> Architecture:
-    if name not in known:
-        raise ModelFileError(
-            f"{path}: architecture {shown(name)} is not supported; use a model of {', '.join(sorted(known))}"
-        )
-    return known[name]
+def of_config_json(config: Fields) -> Architecture:
+    """Return the architecture that a ``config.json`` names.
+
+    Raises:
+        ModelFileError: It names none, or one that is not supported.
+    """
+    return _named(config, "model_type", {kind: known for known in ARCHITECTURES for kind in known.model_types})
+
+
+def _named(fields: Fields, key: str, known: dict[str, Architecture]) -> Architecture:
+    fields.text(key)
+    return known[fields.only(key, sorted(known))]

@@ -56,6 +56,8 @@ class Architecture:
         gguf_rope_style: How q and k are laid out in GGUF; in safetensors it is always ``"half"``.
         rules: Every tensor of the model.
         traits: Reads what else sets the model apart from others of its size.
+        windowed: Whether ``traits`` say which layers have a window. Where they do not, the context ends at the window,
+            within which every layer computes plain attention.
         defaults: What transformers takes the fields to be that a ``config.json`` does not have.
     """
 
@@ -64,6 +66,7 @@ class Architecture:
     gguf_rope_style: Literal["half", "interleaved"]
     rules: tuple[TensorRule, ...]
     traits: Callable[[Source, Sizes], Traits]
+    windowed: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self, source: Source, sizes: Sizes, vocab_size: int) -> ModelConfig:
@@ -100,6 +103,10 @@ DECODER_RULES = (
     layer_rule("ffn_gate", "ffn_gate.weight", "mlp.gate_proj.weight", "intermediate", "hidden"),
     layer_rule("ffn_up", "ffn_up.weight", "mlp.up_proj.weight", "intermediate", "hidden"),
     layer_rule("ffn_down", "ffn_down.weight", "mlp.down_proj.weight", "hidden", "intermediate"),
+)
+HEAD_NORM_RULES = (
+    layer_rule("attn_q_norm", "attn_q_norm.weight", "self_attn.q_norm.weight", "head"),
+    layer_rule("attn_k_norm", "attn_k_norm.weight", "self_attn.k_norm.weight", "head"),
 )
 
 # Tensors that hold nothing which is not in the configuration too, or that are read by other means.

@@ -51,8 +51,7 @@ def read_sizes(fields: Fields, spelling: Spelling, prefix: str = "", *, window: 
         fields: The file's metadata or configuration.
         spelling: How it names them.
         prefix: What comes before each name.
-        window: The sliding window of attention, if there is one. Within it such a model computes plain attention, so
-            the context ends there.
+        window: Where the context ends, if it ends early.
 
     Raises:
         ModelFileError: One is missing, out of range or at odds with another.

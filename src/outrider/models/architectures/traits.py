@@ -47,6 +47,8 @@ class Traits:
 
 def plain(source: Source, sizes: Sizes) -> Traits:
     """Return the traits of a Llama: the others are told from it with ``dataclasses.replace``."""
+    if source.spelling == "safetensors":
+        source.fields.only("hidden_act", ["silu"])
     return Traits(
         query_scale=1 / math.sqrt(sizes.head_dim),
         rope_inv_freq=(
