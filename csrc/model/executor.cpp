@@ -119,6 +119,7 @@ void Executor::add_tasks(Selection& selection, std::span<const Row> rows, int64_
           .chunk_offset = 0,  // that of the layer
           .head_dim = config_.head_dim,
           .group = group,
+          .window = 0,  // that of the layer
           .first_position = rows[begin].position,
           .begin = queries * piece / pieces,
           .end = queries * (piece + 1) / pieces,
@@ -236,6 +237,7 @@ void Executor::attend_and_project(const Selection& selection, int64_t layer, int
   for (int64_t i; (i = next_task_.fetch_add(1, std::memory_order_relaxed)) < num_tasks;) {
     AttentionTask task = selection.tasks[i].attention;
     task.chunk_offset = cache_.offset(layer, selection.tasks[i].kv_head);
+    task.window = config_.window(layer);
     ops_.attend(task, scratch_[thread].as<float>());
   }
   barrier_.arrive_and_wait();

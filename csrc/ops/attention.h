@@ -25,7 +25,7 @@ struct Query {
   float* sum;    // [padded head_dim] weighted values so far
   float* total;  // [16] exponentials so far, by lane
   float* largest;
-  int64_t visible;  // positions of the block that it sees, 1..64
+  int64_t first, visible;  // it sees positions [first, visible) of the block, one at least
 };
 
 // A block of the cache, and the one that is fetched from memory meanwhile: the same when there is nothing to fetch.
@@ -57,8 +57,9 @@ void key_products(const Query* queries, Block block, int64_t head_dim, int64_t p
 }
 
 // Turns a query's scores into exponentials relative to the largest so far, and brings its sums to the same base. What
-// positions beyond its sight add to the total, e^-87, vanishes beside the 1 of the largest.
+// positions out of its sight add to the total, e^-87, vanishes beside the 1 of the largest.
 void exponentiate(const Query& query, int64_t head_dim, float* scores) {
+  for (int64_t j = 0; j < query.first; ++j) scores[j] = -kInfinity;
   for (int64_t j = query.visible; j < kBlockPositions; ++j) scores[j] = -kInfinity;
   const Vec largest_by_lane = max(max(load(scores), load(scores + 16)), max(load(scores + 32), load(scores + 48)));
   const float before = *query.largest;
@@ -101,13 +102,14 @@ void add_values(const Query* queries, Block values, int64_t value_stride, const 
 template <int Q>
 void add_all_values(const Query* queries, Block values, int64_t value_stride,
                     const float (*weights)[kBlockPositions], int64_t begin, int64_t end) {
+  if (begin >= end) return;
   int64_t d = 0;
   for (; d + kLanes * kWide <= value_stride; d += kLanes * kWide)
     add_values<Q, kWide>(queries, values, value_stride, weights, begin, end, d);
   for (; d < value_stride; d += kLanes) add_values<Q, 1>(queries, values, value_stride, weights, begin, end, d);
 }
 
-// One block for Q queries in order of position, the first of which sees the fewest positions.
+// One block for Q queries in order of position: neither what they see first nor what they see last goes back.
 template <int Q>
 void attend_tile(const Query* queries, Block block, int64_t head_dim) {
   alignas(64) float scores[Q][kBlockPositions];
@@ -117,10 +119,14 @@ void attend_tile(const Query* queries, Block block, int64_t head_dim) {
   for (int i = 0; i < Q; ++i) exponentiate(queries[i], value_stride, scores[i]);
 
   const Block values{block.data + values_begin, block.next + values_begin};
-  const int64_t seen_by_all = queries[0].visible;
-  add_all_values<Q>(queries, values, value_stride, scores, 0, seen_by_all);
-  for (int i = 1; i < Q; ++i)
-    add_all_values<1>(queries + i, values, value_stride, scores + i, seen_by_all, queries[i].visible);
+  const int64_t begin = queries[Q - 1].first, end = begin < queries[0].visible ? queries[0].visible : begin;
+  for (int i = 0; i < Q; ++i) {
+    const int64_t before = queries[i].visible < begin ? queries[i].visible : begin;
+    add_all_values<1>(queries + i, values, value_stride, scores + i, queries[i].first, before);
+  }
+  add_all_values<Q>(queries, values, value_stride, scores, begin, end);  // what all see, if anything
+  for (int i = 0; i < Q; ++i)
+    add_all_values<1>(queries + i, values, value_stride, scores + i, end, queries[i].visible);
 }
 
 void attend_some(const Query* queries, int64_t count, Block block, int64_t head_dim) {
@@ -149,17 +155,22 @@ void attend(const AttentionTask& task, float* scratch) {
   const auto block_at = [&](int64_t b) {
     return task.chunks[b / kBlocksPerChunk] + task.chunk_offset + b % kBlocksPerChunk * block_elements(task.head_dim);
   };
-  for (int64_t b = 0; b < num_blocks; ++b) {
+  const auto first_seen = [&](int64_t position) {
+    return task.window > 0 && position >= task.window ? position - task.window + 1 : 0;
+  };
+  const int64_t first_position = task.first_position + task.begin / task.group;
+  for (int64_t b = first_seen(first_position) / kBlockPositions; b < num_blocks; ++b) {
     Block block{block_at(b), b + 1 < num_blocks ? block_at(b + 1) : block_at(b)};
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       Query queries[kTile];
       int64_t used = 0;
       for (int64_t i = count * tile / num_tiles; i < count * (tile + 1) / num_tiles; ++i) {
         const int64_t row = (task.begin + i) / task.group, head = (task.begin + i) % task.group;
-        const int64_t visible = task.first_position + row + 1 - b * kBlockPositions;
-        if (visible <= 0) continue;
+        const int64_t position = task.first_position + row, first = first_seen(position) - b * kBlockPositions;
+        const int64_t visible = position + 1 - b * kBlockPositions;
+        if (visible <= 0 || first >= kBlockPositions) continue;
         queries[used++] = {task.q + row * task.q_stride + head * task.head_dim, sums + i * width, totals + i * kLanes,
-                           largest + i, visible < kBlockPositions ? visible : kBlockPositions};
+                           largest + i, first > 0 ? first : 0, visible < kBlockPositions ? visible : kBlockPositions};
       }
       if (used == 0) continue;
       attend_some(queries, used, block, task.head_dim);

@@ -20,12 +20,13 @@ constexpr int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
 constexpr int64_t block_elements(int64_t head_dim) { return kBlockPositions * (head_dim + padded(head_dim)); }
 
 // Some queries of one sequence against one key-value head. Query i belongs to row i / group of the sequence's rows in
-// this pass, and to query head i % group of the key-value head; it sees positions 0 .. first_position + i / group.
+// this pass, and to query head i % group of the key-value head; it sees the positions up to first_position + i / group, all or the last `window`.
 struct AttentionTask {
   const uint16_t* const* chunks;  // the sequence's cache
   int64_t chunk_offset;           // where this layer's and head's blocks begin in every chunk
   int64_t head_dim;
   int64_t group;
+  int64_t window;  // how many positions a query sees, its own the last of them; 0 for all
   int64_t first_position;
   int64_t begin, end;  // queries, at most kMaxTaskQueries of them
   const float* q;      // head 0 of the group in row 0, heads side by side, already scaled

@@ -37,6 +37,8 @@ const std::map<std::string, void (*)()> kTests = {
     TEST(attention_agrees),
     TEST(attention_is_close_to_exact),
     TEST(attention_does_not_see_later_rows),
+    TEST(attention_does_not_see_what_lies_before_the_window),
+    TEST(windows_agree),
     TEST(silu_is_close_to_exact),
     TEST(gelu_is_close_to_exact),
     TEST(norm_of_a_head_takes_nothing_beyond_it),

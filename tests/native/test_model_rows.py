@@ -127,9 +127,10 @@ def test_a_pass_larger_than_the_executors_buffers() -> None:
             backend.close_sequence(sequence)
 
 
-@pytest.mark.parametrize("kept", [0, 1, 63, 64, 65, 255, 256, 257, 299])
-def test_after_a_crop_other_tokens_are_as_in_a_fresh_sequence(kept: int) -> None:
-    backend = load(SHAPES[0])
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]], ids=["whole context", "window of 50"])
+@pytest.mark.parametrize("kept", [0, 1, 49, 50, 51, 63, 64, 65, 255, 256, 257, 299])
+def test_after_a_crop_other_tokens_are_as_in_a_fresh_sequence(shape: Shape, kept: int) -> None:
+    backend = backend_for(shape, STORES[0], "", 1)
     cropped, fresh = backend.open_sequence(), backend.open_sequence()
     other = stream(1)[:40]
     backend.forward([Rows(cropped, stream(0))])
@@ -137,7 +138,9 @@ def test_after_a_crop_other_tokens_are_as_in_a_fresh_sequence(kept: int) -> None
     assert backend.length(cropped) == kept
     logits = backend.forward([Rows(cropped, other, 40)]).copy()
     np.testing.assert_array_equal(logits, backend.forward([Rows(fresh, stream(0)[:kept] + other, 40)]))
-    assert not np.array_equal(logits, plain_logits(SHAPES[0], STORES[0], 0)[:40])
+    assert not np.array_equal(logits, plain_logits(shape, STORES[0], 0)[:40])
+    backend.close_sequence(cropped)
+    backend.close_sequence(fresh)
 
 
 def test_crop_gives_memory_back_and_close_all_of_it() -> None:

@@ -43,6 +43,7 @@ template <class F> void check_all_agree(const std::string& what, const F& f) {
 // A cache of one head with so many positions, and queries at its end.
 struct Scene {
   int64_t head_dim, group, rows, length;
+  int64_t window = 0;
   Floats keys, values, queries;  // [length or rows * group, head_dim]
   std::vector<std::vector<uint16_t>> chunks;
   std::vector<const uint16_t*> chunk_data;
@@ -66,7 +67,7 @@ struct Scene {
     Floats out(queries.size());
     for (int64_t piece = 0; piece < pieces; ++piece) {
       const AttentionTask task{.chunks = chunk_data.data(), .chunk_offset = 0, .head_dim = head_dim, .group = group,
-                               .first_position = length - rows, .begin = rows * group * piece / pieces,
+                               .window = window, .first_position = length - rows, .begin = rows * group * piece / pieces,
                                .end = rows * group * (piece + 1) / pieces, .q = queries.data(),
                                .q_stride = group * head_dim, .out = out.data(), .out_stride = group * head_dim};
       Floats scratch(static_cast<size_t>(attention_scratch(head_dim)));
@@ -80,7 +81,7 @@ struct Scene {
     const auto half = [](float x) { return static_cast<double>(f16_to_float(float_to_f16(x))); };
     const int64_t visible = length - rows + i / group + 1;
     double total = 0, sum = 0;
-    for (int64_t p = 0; p < visible; ++p) {
+    for (int64_t p = window == 0 ? 0 : std::max<int64_t>(0, visible - window); p < visible; ++p) {
       double score = 0;
       for (int64_t k = 0; k < head_dim; ++k)
         score += queries[static_cast<size_t>(i * head_dim + k)] * half(keys[static_cast<size_t>(p * head_dim + k)]);
@@ -142,13 +143,41 @@ void test_attention_agrees() {
 
 void test_attention_is_close_to_exact() {
   std::mt19937 rng(3);
-  const Scene scene(32, 3, 4, 150, rng);
-  const Floats found = scene.attend(ops_for(Isa::kPortable));
-  for (int64_t i = 0; i < 12; ++i)
-    for (int64_t d = 0; d < 32; ++d) {
-      const float value = found[static_cast<size_t>(i * 32 + d)];
-      check(std::abs(value - scene.exact(i, d)) < 1e-5, "query ", i, ": ", value, " for ", scene.exact(i, d));
+  Scene scene(32, 3, 4, 150, rng);
+  for (const int64_t window : {0, 1, 2, 20, 22, 86, 87, 149, 150, 1000}) {
+    scene.window = window;
+    const Floats found = scene.attend(ops_for(Isa::kPortable));
+    for (int64_t i = 0; i < 12; ++i)
+      for (int64_t d = 0; d < 32; ++d) {
+        const float value = found[static_cast<size_t>(i * 32 + d)];
+        check(std::abs(value - scene.exact(i, d)) < 1e-5, "query ", i, ": ", value, " for ", scene.exact(i, d));
+      }
+  }
+}
+
+void test_windows_agree() {
+  std::mt19937 rng(6);
+  for (const int64_t rows : {1, 5, 70})
+    for (const int64_t window : {1, 3, 63, 64, 65, 150}) {
+      Scene scene(18, 2, rows, 200, rng);
+      scene.window = window;
+      check_all_agree("attend", [&](const Ops& ops) { return scene.attend(ops, 2); });
+      check(scene.attend(ops_for(available_isas().back()), rows * 2) == scene.attend(ops_for(Isa::kPortable), 2),
+            "the cut into tasks changes what a query gets");
     }
+}
+
+void test_attention_does_not_see_what_lies_before_the_window() {
+  std::mt19937 rng(7);
+  Scene scene(32, 3, 4, 70, rng);
+  scene.window = 30;  // the first row sees positions 37 to 66
+  const Floats before = scene.attend(ops_for(Isa::kPortable)), poison(32, kNaN);
+  for (int64_t p = 0; p < 37; ++p)
+    ops_for(Isa::kPortable).write_cache(poison.data(), poison.data(), 32, scene.chunks[0].data(), p);
+  for (const Isa isa : available_isas()) {
+    const Floats after = scene.attend(ops_for(isa));
+    for (size_t i = 0; i < after.size(); ++i) check(same(after[i], before[i]), "value ", i, " changed");
+  }
 }
 
 void test_attention_does_not_see_later_rows() {

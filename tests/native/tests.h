@@ -30,6 +30,8 @@ void test_row_functions_agree();
 void test_attention_agrees();
 void test_attention_is_close_to_exact();
 void test_attention_does_not_see_later_rows();
+void test_attention_does_not_see_what_lies_before_the_window();
+void test_windows_agree();
 void test_silu_is_close_to_exact();
 void test_gelu_is_close_to_exact();
 void test_norm_of_a_head_takes_nothing_beyond_it();
