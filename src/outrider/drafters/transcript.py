@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import accumulate
 
 from outrider.models.joint_vocabulary import JointVocabulary
 
@@ -99,8 +98,12 @@ class Transcript:
             return
         byte, index = self._restart()
         ids = self._vocabulary.draft.encode(bytes(self._text[byte:]))
-        lengths = [len(self._vocabulary.draft.token_bytes[draft_id]) for draft_id in ids]
-        self._replace(index, ids, [byte + end for end in accumulate(lengths)])
+        ends = []
+        for draft_id in ids:
+            data = self._vocabulary.draft.token_bytes[draft_id]
+            byte = self._text.index(data, byte) + len(data)  # behind bytes, if any, that the draft has no token for
+            ends.append(byte)
+        self._replace(index, ids, ends)
         self._num_spelled = len(self._text)
         self._is_stale = False
 
