@@ -64,6 +64,21 @@ def test_strings_are_the_rule_and_ends_of_answers_end_them(params):
     assert (draft.token_ids, draft.probs) == ((*ids(b"cab"), END), None)
 
 
+def test_a_control_token_that_the_target_has_no_part_for_ends_a_string_and_is_left_out():
+    draft = byte_level([*BYTES], controls=["<file>"])
+    joint = JointVocabulary(TARGET, TARGET.vocab_size, draft, draft.vocab_size)
+
+    class Model:
+        vocab_size = 257
+
+        def weights(self, prefix):
+            return tuple(float(n == (256 if prefix[-1] == 98 else prefix[-1] + 1)) for n in range(257))
+
+    drafter = OtherVocabularyDrafter(ToyBackend(Model()), joint, name="stranger")
+    assert drafter.propose([request(ids(b"a"))])[0].token_ids == (98,)
+    assert drafter.propose([request(ids(b"b"), request_id=1)])[0].token_ids == ()
+
+
 def test_a_draft_has_no_more_tokens_than_asked_for():
     (draft,) = make(Writer([b" ab", b"ca", b"bc"])).propose([request(ids(b"x"), max_tokens=3)])
     assert len(draft) == 3

@@ -7,7 +7,7 @@ from small_vocabularies import BYTES, byte_level, sentencepiece
 from outrider.backends.base import Rows
 from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend
-from outrider.drafters.translated_backend import TranslatedBackend
+from outrider.drafters.translated_backend import OwnTokensBackend, TranslatedBackend
 from outrider.errors import UsageError
 from outrider.models.joint_vocabulary import JointVocabulary
 
@@ -185,3 +185,28 @@ def test_a_pass_that_failed_is_made_up_for():
     inner.forward = forward
     backend.crop(sequence_id, 2)
     check(backend.forward([Rows(sequence_id, [1, 4, 0])])[0], spelled(b"a b a"))
+
+
+def test_in_its_own_numbering_the_draft_says_its_own_tokens_and_reads_both():
+    inner = ToyBackend(MODEL)
+    backend = OwnTokensBackend(inner, JOINT)
+    sequence_id = backend.open_sequence()
+    offset = DRAFT.vocab_size
+    (row,) = backend.forward([Rows(sequence_id, [offset, offset + 4, offset + 1, 4])])  # "a b", then its own "aa"
+    assert np.exp(row) == pytest.approx(MODEL.weights(spelled(b"a baa")), rel=1e-6)
+    backend.crop(sequence_id, 3)
+    (row,) = backend.forward([Rows(sequence_id, [offset + 5])])
+    assert np.exp(row) == pytest.approx(MODEL.weights([*spelled(b"a b"), 6]), rel=1e-6)
+    assert backend.vocab_size == DRAFT.vocab_size + TARGET.vocab_size
+
+
+def test_in_company_of_a_context_that_says_nothing_each_gets_its_own_row():
+    joint = JointVocabulary(TARGET, TARGET.vocab_size, byte_level(["a", "b"]), 2)
+    for kind in (TranslatedBackend, OwnTokensBackend):
+        model = HashLM(2, seed=3)
+        backend = kind(ToyBackend(model), joint)
+        offset = 2 if kind is OwnTokensBackend else 0
+        silent, other = backend.open_sequence(), backend.open_sequence()
+        logits = backend.forward([Rows(silent, [offset + 5]), Rows(other, [offset])])
+        assert (logits[0] == -np.inf).all()
+        assert np.exp(logits[1, :2]) == pytest.approx(model.weights([0]))

@@ -22,7 +22,7 @@ from itertools import groupby
 from outrider.backends.base import Backend
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
-from outrider.drafters.translated_backend import TranslatedBackend
+from outrider.drafters.translated_backend import OwnTokensBackend, TranslatedBackend
 from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
 from outrider.types import Draft, Proposal, Verdict
@@ -53,22 +53,33 @@ class OtherVocabularyDrafter:
         self.name = name
         self._strings = strings
         self._vocabulary = vocabulary
-        translated = TranslatedBackend(backend, vocabulary)
-        self._by_token, self._by_string = (
-            DraftModelDrafter(translated, vocab_size=size, name=name, stop_ids=stop_ids, min_confidence=min_confidence)
-            for size in (vocabulary.target_size, vocabulary.size)
+        self._by_token = DraftModelDrafter(
+            TranslatedBackend(backend, vocabulary),
+            vocab_size=vocabulary.target_size,
+            name=name,
+            stop_ids=stop_ids,
+            min_confidence=min_confidence,
         )
+        joint_ids: list[int] = vocabulary.joint_ids.tolist()
+        self._by_string = DraftModelDrafter(
+            OwnTokensBackend(backend, vocabulary),
+            vocab_size=vocabulary.draft_size,
+            name=name,
+            stop_ids=[own_id for own_id, joint_id in enumerate(joint_ids) if joint_id < 0 or joint_id in stop_ids],
+            min_confidence=min_confidence,
+        )
+        self._contexts: dict[Hashable, list[int]] = {}
         target = Vocabulary(vocabulary.target.tokenizer, vocabulary.target_size)
         self._neutral = LawShaper(compile_params(SamplingParams(), target), ())
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Proposes chains only."""
-        pairs = [
-            (replace(request, max_tree_tokens=0), self._strings and request.shaper.is_neutral) for request in requests
-        ]
-        written = iter(self._by_string.propose([replace(one, shaper=self._neutral) for one, yes in pairs if yes]))
-        drawn = iter(self._by_token.propose([one for one, yes in pairs if not yes]))
-        return [self._cut(next(written), one.max_tokens) if yes else next(drawn) for one, yes in pairs]
+        pairs = [(request, self._strings and request.shaper.is_neutral) for request in requests]
+        written = iter(self._by_string.propose([self._in_own_ids(one) for one, is_string in pairs if is_string]))
+        drawn = iter(
+            self._by_token.propose([replace(one, max_tree_tokens=0) for one, is_string in pairs if not is_string])
+        )
+        return [self._cut(next(written), one.max_tokens) if is_string else next(drawn) for one, is_string in pairs]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Nothing to learn: the next context says it all."""
@@ -77,14 +88,21 @@ class OtherVocabularyDrafter:
         """Free the caches of a request."""
         self._by_token.release(request_id)
         self._by_string.release(request_id)
+        self._contexts.pop(request_id, None)
+
+    def _in_own_ids(self, request: DraftRequest) -> DraftRequest:
+        """Return a wish for a string, in the numbering of :class:`OwnTokensBackend`."""
+        context = self._contexts.setdefault(request.request_id, [])
+        offset = self._vocabulary.draft_size
+        context += [offset + token_id for token_id in request.context_ids[len(context) :]]
+        return replace(request, context_ids=context, shaper=self._neutral, max_tree_tokens=0)
 
     def _cut(self, draft: Proposal, max_tokens: int) -> Draft:
-        """Return a draft in joint ids as the target would cut its text."""
+        """Return what the draft wrote as the target would cut it, without control tokens that mean nothing to it."""
         vocabulary = self._vocabulary
+        joint_ids = [joint_id for joint_id in vocabulary.joint_ids[list(draft.token_ids)].tolist() if joint_id >= 0]
         token_ids: list[int] = []
-        for is_text, run in groupby(draft.token_ids, key=lambda joint_id: bool(vocabulary.token_bytes(joint_id))):
-            if is_text:
-                token_ids += vocabulary.target.encode(b"".join(map(vocabulary.token_bytes, run)))
-            else:
-                token_ids += run
+        for is_text, run in groupby(joint_ids, key=lambda joint_id: bool(vocabulary.token_bytes(joint_id))):
+            same = list(run)
+            token_ids += vocabulary.target.encode(b"".join(map(vocabulary.token_bytes, same))) if is_text else same
         return Draft(tuple(token_ids[:max_tokens]), problem=draft.problem)

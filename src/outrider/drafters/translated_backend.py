@@ -106,9 +106,12 @@ class TranslatedBackend:
             return np.concatenate([self._one_by_one(rows) for rows in batch])
         inner = [self._inner_rows(rows) for rows in batch]
         fed = [rows for rows in inner if rows is not None]
-        logits = iter(self._backend.forward(fed) if fed else ())
-        pairs = zip(batch, inner, strict=True)
-        return self._joint([None if mine is None else next(logits) for rows, mine in pairs if rows.num_logits])
+        logits = self._backend.forward(fed) if fed else np.empty((0, self._vocabulary.draft_size), np.float32)
+        said = [mine is not None for rows, mine in zip(batch, inner, strict=True) if rows.num_logits]
+        if not all(said):  # a context may say nothing at all to the draft: nor does the draft then
+            logits, spoken = np.full((len(said), logits.shape[1]), -np.inf, np.float32), logits
+            logits[said] = spoken
+        return self._answer(logits)
 
     def _one_by_one(self, rows: Rows) -> Logits:
         """Return logits at several tokens, which the draft may spell otherwise than as several tokens."""
@@ -122,7 +125,7 @@ class TranslatedBackend:
         """Return what the draft has to be fed, its cache cropped to what stays; None if there is nothing at all."""
         cache = self._cache(rows.sequence_id)
         transcript, limit = cache.transcript, self._backend.max_length
-        transcript.extend(rows.token_ids)
+        transcript.extend(self._as_joint_ids(rows.token_ids))
         ids = transcript.draft_ids
         if not ids:
             return None
@@ -135,15 +138,18 @@ class TranslatedBackend:
         pending = feed_all_but_last_piece(self._backend, cache.inner_id, ids[num_fed:])
         return Rows(cache.inner_id, pending, rows.num_logits)
 
-    def _joint(self, rows: Sequence[Logits | None]) -> Logits:
+    def _as_joint_ids(self, token_ids: Sequence[int]) -> Sequence[int]:
+        return token_ids
+
+    def _answer(self, logits: Logits) -> Logits:
         """Return rows of the draft's logits as rows over the joint vocabulary."""
-        if len(rows) > len(self._logits):
-            self._logits = np.full((len(rows), self._vocabulary.size), -np.inf, dtype=np.float32)
-        for joint, row in zip(self._logits, rows, strict=False):
-            joint[self._first_ids] = -np.inf if row is None else row[self._firsts]
-            if row is not None and len(self._others):
+        if len(logits) > len(self._logits):
+            self._logits = np.full((len(logits), self._vocabulary.size), -np.inf, dtype=np.float32)
+        for joint, row in zip(self._logits, logits, strict=False):
+            joint[self._first_ids] = row[self._firsts]
+            if len(self._others):
                 np.logaddexp.at(joint, self._other_ids, row[self._others])
-        return self._logits[: len(rows)]
+        return self._logits[: len(logits)]
 
     def _cache(self, sequence_id: int) -> _Cache:
         if sequence_id not in self._caches:
@@ -160,4 +166,27 @@ class TranslatedBackend:
                 raise UsageError(f"{rows.num_logits} rows of logits wanted of {len(rows.token_ids)} tokens")
             for token_id in rows.token_ids:
                 if not 0 <= token_id < self.vocab_size:
-                    raise UsageError(f"token id {token_id} is outside the joint vocabulary, 0 to {self.vocab_size - 1}")
+                    raise UsageError(f"token id {token_id} is outside the vocabulary, 0 to {self.vocab_size - 1}")
+
+
+class OwnTokensBackend(TranslatedBackend):
+    """The same in a numbering for a draft that says its own tokens: its ids, then the target's, which it only reads.
+
+    A row of logits is the draft's own, as wide as its vocabulary.
+    """
+
+    def __init__(self, backend: Backend, vocabulary: JointVocabulary) -> None:
+        """See :class:`TranslatedBackend`."""
+        super().__init__(backend, vocabulary)
+        self._joint_ids = [*vocabulary.joint_ids.tolist(), *range(vocabulary.target_size)]
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids are read."""
+        return len(self._joint_ids)
+
+    def _as_joint_ids(self, token_ids: Sequence[int]) -> Sequence[int]:
+        return [self._joint_ids[token_id] for token_id in token_ids]
+
+    def _answer(self, logits: Logits) -> Logits:
+        return logits

@@ -56,6 +56,11 @@ class JointVocabulary:
         return len(self.target.token_bytes)
 
     @property
+    def draft_size(self) -> int:
+        """How many tokens the draft has."""
+        return len(self.draft.token_bytes)
+
+    @property
     def shared_ids(self) -> NDArray[np.intp]:
         """The target's tokens that the draft can say, in order."""
         ids: NDArray[np.intp] = np.unique(self.joint_ids)
