@@ -14,8 +14,8 @@ from math import exp, log
 import numpy as np
 
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params, greedy_token_ids, target_probs
-from outrider.types import Draft
-from outrider.verification import verify_block, verify_point_mass, verify_token
+from outrider.types import Draft, TreeDraft
+from outrider.verification import verify_block, verify_point_mass, verify_token, verify_tree
 from outrider.verification.exact import emitted_law, sequence_law
 
 VOCAB_SIZE = 4
@@ -200,6 +200,7 @@ def dense(one, *, shapes=True, allowed=(0, 1, 2, 3), tells=True):
             token_ids = (*token_ids, coins.draw(one_law))
         return Draft(token_ids, np.array(laws).reshape(len(laws), VOCAB_SIZE) if tells else None)
 
+    propose.law = law
     return propose
 
 
@@ -218,11 +219,39 @@ def constant(*token_ids):
     return lambda one: lambda prefix, count, coins: Draft(token_ids[:count])
 
 
+def tree(one, *, allowed=(0, 1, 2, 3), is_drawn=(True, True)):
+    """Two candidates for the next token and one after the first of them, drawn or likeliest by level."""
+    laws = dense(one, allowed=allowed).law
+
+    def propose(prefix, count, coins):
+        token_ids, parents, probs = [], [], [None]
+        for level, (parent, width) in enumerate([(-1, 2), (0, 1)][:count]):
+            law = laws(prefix, tuple(token_ids[:level])) if parent < len(token_ids) else None
+            left = None if law is None else law.copy()
+            for _ in range(width):
+                if left is None or left.sum() == 0:
+                    break
+                token_ids.append(coins.draw(left) if is_drawn[level] else int(np.argmax(left)))
+                parents.append(parent)
+                left[token_ids[-1]] = 0
+                probs[parent + 1] = law if is_drawn[level] else None
+                probs.append(None)
+        return TreeDraft(tuple(token_ids), tuple(parents), tuple(probs))
+
+    return propose
+
+
 RULES = (verify_token, verify_block)
 DRAFTERS = {
     "dense, shaped": (dense, RULES),
     "dense, not shaped": (partial(dense, shapes=False), RULES),
     "restricted, shaped": (partial(dense, allowed=ALLOWED), RULES),
+    "padded, shaped": (partial(dense, allowed=(0, 1, 2)), RULES),
+    "tree, drawn": (tree, (verify_tree,)),
+    "tree, drawn, restricted": (partial(tree, allowed=ALLOWED), (verify_tree,)),
+    "tree, drawn, padded": (partial(tree, allowed=(0, 1, 2)), (verify_tree,)),
+    "tree, likeliest": (partial(tree, is_drawn=(False, False)), (verify_tree,)),
+    "tree, drawn, then likeliest": (partial(tree, is_drawn=(True, False)), (verify_tree,)),
     "argmax, shaped": (argmax, (verify_point_mass,)),
     "constant": (constant(2, 2, 1), (verify_point_mass,)),
     "drawn, its law kept back": (partial(dense, tells=False), (verify_point_mass,)),
@@ -234,17 +263,23 @@ def processed_round(one, drafter, rule, *, num_tokens, num_draft_tokens=2, kind=
     """Return the round that emits the next tokens of an answer of ``num_tokens`` tokens, its shaper fresh each time."""
     known = {}  # what shaping gives, since most branches of a round draw the same draft
 
-    def target_law(prefix, draft_ids):
-        if (prefix, draft_ids) not in known:
-            shaped = advanced(one, kind, prefix).shape(rows(TARGET, prefix, draft_ids), draft_ids)
-            known[prefix, draft_ids] = fractions(target_probs(shaped, one))
-        return known[prefix, draft_ids]
+    def target_law(prefix, draft):
+        """Return all rows, those of a tree each with the path that leads to it."""
+        paths = tuple(draft.before(row) for row in range(len(draft) + 1))
+        if (prefix, paths) not in known:
+            shaper = advanced(one, kind, prefix)
+            if isinstance(draft, Draft):
+                shaped = shaper.shape(rows(TARGET, prefix, draft.token_ids), draft.token_ids)
+            else:
+                shaped = np.concatenate([shaper.shape(rows(TARGET, prefix, path)[-1:], path) for path in paths])
+            known[prefix, paths] = fractions(target_probs(shaped, one))
+        return known[prefix, paths]
 
     def emit(prefix, coins):
         room = min(num_draft_tokens, len(PROMPT) + num_tokens - len(prefix) - 1)
         draft = drafter(prefix, room, coins)
-        result = rule(draft, target_law(prefix, draft.token_ids), coins)
-        return (*draft.token_ids[: result.num_accepted], result.next_token_id)
+        result = rule(draft, target_law(prefix, draft), coins)
+        return (*(draft.token_ids[node] for node in result.path), result.next_token_id)
 
     return emit
 
