@@ -28,7 +28,7 @@ from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.tree_shape import best_tree, expected_accepted
 from outrider.engine.loading import Model, load_model
 from outrider.sampling import LawShaper, TargetLaw, Vocabulary, compile_params, target_probs
-from outrider.types import Draft, DraftCoins, Probs, TargetProbs, TreeDraft, Verdict
+from outrider.types import Draft, DraftCoins, DraftProbs, Probs, TargetProbs, TreeDraft, Verdict
 from outrider.verification import (
     CoinSource,
     Purpose,
@@ -38,7 +38,6 @@ from outrider.verification import (
     verify_tree,
     verify_tree_greedy,
 )
-from outrider.verification.token import residual
 
 QUESTION = "Accepted draft tokens by verification rule, and trees against chains of the same cost"
 NUM_RANKS = 6
@@ -84,39 +83,37 @@ def ranks_of_draws(target: Probs, drafted: Probs, token_ids: Sequence[int]) -> l
         share = left * min(1.0, target[token_id] / drafted[token_id])
         chances.append(share)
         left -= share
-        rest = residual(target, drafted)
-        target = rest / rest.sum()
-        drafted = drafted.copy()
-        drafted[token_id] = 0
-        if drafted.sum() <= 0:
+        rest = np.maximum(target - drafted, 0)
+        undrawn = np.where(np.arange(len(drafted)) == token_id, 0, drafted)
+        if rest.sum() == 0 or undrawn.sum() == 0:
             break
-        drafted /= drafted.sum()
+        target, drafted = rest / rest.sum(), undrawn / undrawn.sum()
     return chances + [0.0] * (NUM_RANKS - len(chances))
 
 
 def accepted_by_token(draft: Draft, laws: TargetProbs) -> float:
     """Return how many tokens of a drawn chain the token rule accepts on average."""
-    probs = _laws(draft)
+    probs = _drafted(draft)
     ratios = [min(1.0, laws[row][x] / probs[row][x]) for row, x in enumerate(draft.token_ids)]
     return float(np.cumprod(ratios).sum())
 
 
 def accepted_by_block(draft: Draft, laws: TargetProbs) -> float:
     """Return how many tokens of a drawn chain the block rule accepts on average (2403.10444, algorithm 2)."""
-    probs = _laws(draft)
+    probs = _drafted(draft)
     weight, passes = 1.0, []
     for row, x in enumerate(draft.token_ids):
         weight = min(1.0, weight * laws[row][x] / probs[row][x])
         if row + 1 == len(draft):
             passes.append(weight)
             break
-        left = float(np.maximum(weight * laws[row + 1] - probs[row + 1], 0).sum())
+        left = float(np.maximum(weight * np.asarray(laws[row + 1]) - np.asarray(probs[row + 1]), 0).sum())
         passes.append(1.0 if weight == 1 else left / (left + 1 - weight))
     fails = np.cumprod(1 - np.array(passes[::-1]))[::-1]  # of all beginnings of at least this length
     return float((1 - fails).sum())
 
 
-def _laws(draft: Draft) -> Probs:
+def _drafted(draft: Draft) -> DraftProbs:
     if draft.probs is None:
         raise AssertionError("the draft model tells its laws")
     return draft.probs

@@ -25,6 +25,7 @@ RUNS: dict[str, list[str]] = {
     "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
     "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
+    "rules": ["rules", "--target", TARGET, "--draft", DRAFT],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],
