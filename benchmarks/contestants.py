@@ -9,7 +9,7 @@ from typing import Protocol
 from benchmarks.models import locate
 from benchmarks.peers.llama_cpp import LlamaCpp
 from outrider import LLM, SamplingParams
-from outrider.engine.loading import load_pair
+from outrider.engine.loading import load_model
 from outrider.metrics import SpeculationCounters
 
 CONTEXT = 4096
@@ -98,11 +98,12 @@ def load_contestants(
     target: str, draft: str | None, draft_lengths: Sequence[int], threads: int, *, ngram: bool
 ) -> list[Outrider]:
     """Load our engine once for all: plain first, then each draft length, then n-gram drafts if wanted."""
-    model, drafter = load_pair(target, draft, threads=threads, ctx_size=CONTEXT, resolver=locate)
+    model = load_model(target, threads=threads, ctx_size=CONTEXT, resolver=locate)
     contestants = [Outrider(PLAIN, LLM(model))]
-    if drafter is not None:
+    if draft is not None:
+        small = load_model(draft, threads=threads, ctx_size=CONTEXT, resolver=locate)
         contestants += [
-            Outrider(f"outrider draft {k}", LLM(model, drafter, num_speculative_tokens=k)) for k in draft_lengths
+            Outrider(f"outrider draft {k}", LLM(model, small, num_speculative_tokens=k)) for k in draft_lengths
         ]
     if ngram:
         contestants.append(Outrider("outrider ngram", LLM(model, "ngram")))

@@ -48,7 +48,8 @@ def test_no_draft_changes_a_token(outrider, models, draft):
     assert answer["token_ids"] == plain["token_ids"]
     assert answer["text"] == plain["text"]
     assert answer["speculation"]["active"]
-    assert answer["speculation"]["drafter"] == ("ngram" if name == "auto" else name)
+    lookup = name in ("ngram", "auto")
+    assert answer["speculation"]["drafter"] == ("ngram" if lookup else f"{name} (int4 weights) + ngram")
 
 
 def test_a_seed_makes_sampled_text_reproducible_with_any_draft(outrider, models):
@@ -257,9 +258,61 @@ def test_a_prompt_that_the_target_cannot_answer_ends_no_other(outrider, broken, 
 def test_a_draft_that_gives_no_numbers_costs_its_drafts_and_is_named(outrider, models, broken):
     args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 12)
     plain = document(outrider(*args, "--json"))
-    answer = document(outrider(*args, "--draft", broken, "--json"))
+    assert document(outrider(*args, "--draft", broken, "--json"))["token_ids"] == plain["token_ids"]
+    answer = document(outrider(*args, "--draft", f"{broken},none", "--json"))
     assert answer["token_ids"] == plain["token_ids"]
     assert "but a draft broke off: row 0 of the logits has nan" in answer["speculation"]["reason"]
-    status, _, err = outrider(*args, "--draft", broken)
+    status, _, err = outrider(*args, "--draft", f"{broken},none")
     assert status == 0
-    assert "speculation on: broken proposes up to 6 tokens a round, but a draft broke off" in err
+    assert "speculation on: broken (int4 weights) proposes up to 6 tokens a round, but a draft broke off" in err
+
+
+def test_a_model_alone_and_several_drafters_are_named_with_commas(outrider, models):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 30, "--json")
+    plain = document(outrider(*args))
+    for draft, name in [
+        (f"{models['draft']},none", "draft (int4 weights)"),
+        (f"ngram,{models['draft']},{models['target']}", "ngram + draft (int4 weights) + target (int4 weights)"),
+    ]:
+        answer = document(outrider(*args, "--draft", draft))
+        assert answer["token_ids"] == plain["token_ids"]
+        assert answer["speculation"]["drafter"] == name
+    assert "draft:" in refusal(outrider(*args, "--draft", f"{models['draft']},nothing"))
+
+
+def test_a_prediction_is_drafted_from_and_counted(outrider, models, tmp_path):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 40, "--json")
+    plain = document(outrider(*args))
+    file = tmp_path / "expected.txt"
+    file.write_text(plain["text"])
+    answer = document(outrider(*args, "--draft", "ngram", "--prediction", file))
+    assert answer["token_ids"] == plain["token_ids"]
+    done = answer["speculation"]
+    counts = done["sources"]["prediction"]
+    assert done["accepted_prediction_tokens"] == counts["num_accepted_tokens"]
+    assert done["rejected_prediction_tokens"] == counts["num_draft_tokens"] - counts["num_accepted_tokens"]
+
+
+def test_a_prediction_needs_one_prompt_and_a_draft(outrider, models, tmp_path):
+    file = tmp_path / "expected.txt"
+    file.write_text("text")
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 4)
+    assert "nothing drafts from it" in refusal(outrider(*args, "--prediction", file))
+    assert "cannot be read" in refusal(outrider(*args, "--draft", "ngram", "--prediction", tmp_path / "none"))
+    several = ("generate", "--prompts", file, "--target", models["target"])
+    assert "--prediction is for one PROMPT" in refusal(outrider(*several, "--prediction", file))
+
+
+def test_a_store_is_kept_and_what_is_wrong_with_it_is_said(outrider, models, tmp_path):
+    args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 40, "--json", "--draft", "ngram")
+    plain = document(outrider(*args))
+    directory = tmp_path / "kept"
+    first, second = (document(outrider(*args, "--store", directory)) for _ in range(2))
+    assert plain["token_ids"] == first["token_ids"] == second["token_ids"]
+    assert "store" in second["speculation"]["sources"]
+    (file,) = directory.iterdir()
+    file.write_bytes(b"something else")
+    third = document(outrider(*args, "--store", directory))
+    assert third["token_ids"] == plain["token_ids"]
+    assert "is no store of past texts" in third["speculation"]["reason"]
+    assert "--store is empty" in refusal(outrider(*args, "--store", ""))

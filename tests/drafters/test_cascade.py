@@ -62,7 +62,7 @@ def test_a_long_match_beats_a_model_and_no_match_leaves_it_to_the_model():
     (drafted,) = ask(make(one, Member(NgramDrafter())), [1, 2, 3])
     assert drafted.token_ids == (7, 8, 9)
     assert drafted.sources == ("model",) * 3
-    assert cascade.name == "model,ngram"
+    assert cascade.name == "model + ngram"
 
 
 def test_a_models_draft_is_followed_by_what_is_looked_up():

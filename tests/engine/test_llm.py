@@ -124,7 +124,7 @@ def test_a_stream_that_is_dropped_frees_its_caches():
 
 def test_the_document_has_the_promised_fields():
     target, draft, ticks = toy_model(is_sharp=True), toy_model(is_sharp=True, name="small"), count()
-    llm = LLM(target, draft, num_speculative_tokens=3, clock=lambda: float(next(ticks)))
+    llm = LLM(target, [draft], num_speculative_tokens=3, clock=lambda: float(next(ticks)))
     (answer,) = llm.generate("Hello", SamplingParams(max_tokens=9))
     document = json.loads(json.dumps(answer.to_json()))
     timing = document.pop("timing")
@@ -145,6 +145,9 @@ def test_the_document_has_the_promised_fields():
             "num_accepted_tokens_per_pos": [2, 2, 2],
             "acceptance_rate": 1.0,
             "mean_acceptance_length": 4.0,
+            "sources": {},
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
         },
     }
     # The clock ticks once a reading: load, start, one round of one token, two rounds of four.
@@ -165,6 +168,9 @@ def test_speculation_that_is_off_says_why():
         "num_accepted_tokens_per_pos": [],
         "acceptance_rate": None,
         "mean_acceptance_length": None,
+        "sources": {},
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
     }
     (zero,) = make("ngram", num_speculative_tokens=0).generate("Hello", GREEDY)
     assert (zero.speculation.active, zero.speculation.reason) == (False, "num_speculative_tokens is 0")
@@ -325,3 +331,58 @@ def test_engines_may_share_a_drafter(shared):
 def test_as_many_params_as_prompts():
     with pytest.raises(UsageError, match="1 params for 2 prompts"):
         make().generate(["a", "b"], [GREEDY])
+
+
+def test_a_prediction_is_drafted_from_and_changes_nothing():
+    model = toy_model(is_sharp=True)
+    params = SamplingParams(max_tokens=60)
+    (plain,) = LLM(model).generate("Hello", params)
+    predicted = plain.text[:20] + "something else" + plain.text[20:]
+    for draft in ("ngram", toy_model(seed=1, name="small")):
+        llm = LLM(model, draft)
+        (answer,) = llm.generate("Hello", params, prediction=predicted)
+        assert answer.token_ids == plain.token_ids
+        *_, last = llm.stream("Hello", params, prediction=predicted)
+        assert last.output.token_ids == plain.token_ids
+    done = answer.speculation
+    assert done.accepted_prediction_tokens > 10
+    assert done.rejected_prediction_tokens >= 0
+
+
+def test_predictions_go_with_their_prompts():
+    llm = LLM(toy_model(is_sharp=True), "ngram")
+    texts = [answer.text for answer in llm.generate(["one", "two"], GREEDY)]
+    answers = llm.generate(["one", "two"], GREEDY, prediction=[None, texts[1]])
+    assert [answer.speculation.accepted_prediction_tokens > 0 for answer in answers] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "words"),
+    [
+        (5, "prediction is 5; it must be text"),
+        (["a", "b"], "2 predictions for 1 prompts"),
+        ([b"a"], "must be text or None"),
+        ("\ud800", "the prediction"),
+    ],
+)
+def test_a_prediction_that_is_none_is_refused(prediction, words):
+    with pytest.raises(UsageError, match=words):
+        make("ngram").generate("Hello", GREEDY, prediction=prediction)
+
+
+def test_a_prediction_without_a_draft_is_refused():
+    for llm in (make(), make("ngram", num_speculative_tokens=0)):
+        with pytest.raises(UsageError, match="nothing drafts from it"):
+            llm.generate("Hello", GREEDY, prediction="text")
+
+
+def test_past_outputs_are_kept_and_drafted_from(tmp_path):
+    model, params = toy_model(is_sharp=True), SamplingParams(max_tokens=60)
+    (plain,) = LLM(model, "ngram").generate("Hello", params)
+    LLM(model, "ngram", store=tmp_path).generate("Hello", params)
+    (answer,) = LLM(model, "ngram", store=str(tmp_path)).generate("Hello", params)
+    assert answer.token_ids == plain.token_ids
+    assert answer.speculation.counters.sources["store"].num_accepted_tokens > 10
+    assert [path.suffix for path in tmp_path.iterdir()] == [".texts"]
+    LLM(toy_model(is_sharp=True, name="other"), "ngram", store=tmp_path).generate("Hello", params)
+    assert len(list(tmp_path.iterdir())) == 2

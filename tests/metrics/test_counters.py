@@ -2,7 +2,7 @@
 
 import pytest
 
-from outrider.metrics import SpeculationCounters, acceptance_prob, acceptance_rate, mean_acceptance_length
+from outrider.metrics import SourceCounts, SpeculationCounters, acceptance_prob, acceptance_rate, mean_acceptance_length
 
 
 def counted(*rounds):
@@ -65,3 +65,10 @@ def test_acceptance_rate_falls_with_length_where_acceptance_prob_does_not(alpha,
     rate, prob = acceptance_rate(counters), acceptance_prob(counters)
     assert rate == pytest.approx(expected, abs=5e-5)
     assert prob == pytest.approx(alpha, abs=5e-5)
+
+
+def test_sources_are_counted_by_name():
+    counters = SpeculationCounters()
+    counters.observe_sources(["a", "a", "b"], ["a"])
+    counters.observe_sources(["b"], ["b"])
+    assert counters.sources == {"a": SourceCounts(2, 1), "b": SourceCounts(2, 1)}

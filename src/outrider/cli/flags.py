@@ -47,7 +47,8 @@ class Flags:
         typer.Option(
             metavar="REF|ngram|auto|none",
             help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt "
-            "and the answer so far), 'auto' (ngram, which needs nothing), or 'none'.",
+            "and the answer so far; joins a single model), 'auto' (ngram, which needs nothing), 'none', or several of "
+            "them with commas between.",
         ),
     ] = "none"
     draft_options: Annotated[
@@ -64,8 +65,12 @@ class Flags:
         typer.Option(
             metavar="N",
             parser=_whole,
-            help="The most draft tokens a round; 0 turns speculation off. [default: 6, ngram 10]",
+            help="The most draft tokens a round; 0 turns speculation off. [default: 6 of a model, 64 of ngram]",
         ),
+    ] = None
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Keep answers in this private directory, and draft from those kept there."),
     ] = None
     draft_tree: Annotated[
         int,
@@ -148,6 +153,8 @@ class Flags:
             raise UsageError(f"{problem}; name a model: a path, hf:owner/repo, or one of outrider models list")
         if not self.draft:
             raise UsageError("--draft is empty; name a smaller model, ngram, auto or none")
+        if self.store == "":
+            raise UsageError("--store is empty; name a directory, or leave it out")
         with _speaking_of_flags(), loading(console) as resolver:
             return LLM(
                 self.target,
@@ -155,6 +162,7 @@ class Flags:
                 draft_options=parse_draft_options(self.draft_options or ()),
                 num_speculative_tokens=self.num_speculative_tokens,
                 draft_tree=self.draft_tree,
+                store=self.store,
                 rule=self.rule,
                 threads=self.threads,
                 ctx_size=self.ctx_size,

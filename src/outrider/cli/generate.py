@@ -28,6 +28,12 @@ def generate(
             metavar="FILE", help="Answer many: JSON lines with prompt and, if wanted, id, family; - is stdin."
         ),
     ] = None,
+    prediction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Text that the answer will resemble, such as a file to be edited; - is stdin."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     flags: Flags,
 ) -> None:
@@ -38,8 +44,13 @@ def generate(
     """
     if (prompt is None) == (prompts is None):
         raise UsageError("give either a PROMPT or --prompts FILE; PROMPT may be - to read it from stdin")
+    if prediction is not None and prompts is not None:
+        raise UsageError("--prediction is for one PROMPT, not for --prompts FILE")
+    if prediction == prompt == "-":
+        raise UsageError("PROMPT and --prediction cannot both be read from stdin")
     many = read_prompts(prompts) if prompts is not None else [_one(prompt or "")]
-    outputs = _answer(many, flags, show_text=not as_json, named=prompts is not None)
+    predicted = None if prediction is None else read_text(prediction)
+    outputs = _answer(many, flags, predicted, show_text=not as_json, named=prompts is not None)
     if as_json:
         documents = [
             {"id": one.id, "family": one.family, **output.to_json()} for one, output in zip(many, outputs, strict=True)
@@ -54,7 +65,9 @@ def _one(prompt: str) -> Prompt:
     return Prompt(read_text("-") if prompt == "-" else prompt, id="1")
 
 
-def _answer(many: list[Prompt], flags: Flags, *, show_text: bool, named: bool) -> list[GenerationOutput]:
+def _answer(
+    many: list[Prompt], flags: Flags, prediction: str | None, *, show_text: bool, named: bool
+) -> list[GenerationOutput]:
     """Answer prompts in turn, and say on stderr how it went, by id if they have names."""
     from rich.console import Console
 
@@ -72,7 +85,7 @@ def _answer(many: list[Prompt], flags: Flags, *, show_text: bool, named: bool) -
     for number, one in enumerate(many, start=1):
         label = f"{number}/{len(many)} {one.id}: " if named else ""
         try:
-            for chunk in llm.stream(one.text, params, chat=not flags.no_chat):
+            for chunk in llm.stream(one.text, params, chat=not flags.no_chat, prediction=prediction):
                 if show_text:
                     printer.write(chunk.tokens)
                 if chunk.output is not None:

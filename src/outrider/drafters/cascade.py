@@ -130,7 +130,7 @@ class CascadeDrafter:
                     "the cost must be a number from 0 up, and the limit at least 1"
                 )
         self.members = tuple(members)
-        self.name = ",".join(member.drafter.name for member in members)
+        self.name = " + ".join(member.drafter.name for member in members)
         self._vocab_size = vocab_size
         self._costs = costs or PassCosts()
         self._lookups = [number for number, member in enumerate(members) if member.token_cost == 0]

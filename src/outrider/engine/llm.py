@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
+from pathlib import Path
 from typing import cast
 
 from outrider import _core
-from outrider.drafters.base import Drafter
 from outrider.drafters.compression import DraftOptions
-from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.combining import combine, default_length, open_store
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
-from outrider.engine.prompts import Prompt, as_params, as_prompts, check_prompt
+from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt
 from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import run
 from outrider.engine.sequence import Request
@@ -38,14 +38,17 @@ class LLM:
         target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
         draft: The same, for a smaller model, best of the same family; or the name of a drafter that needs no model,
             such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter, which other LLMs may use, too;
-            or None or ``"none"``.
+            or None or ``"none"``. Or several of these, in a list or with commas between their names: each round is
+            then drafted by the one that promises most for its cost. ``"ngram"`` joins a single draft model by itself;
+            ``[model]`` or ``"model,none"`` is the model alone.
         draft_options: How a draft model is held; by default compressed (see :class:`DraftOptions`), unless it is loaded
             already. The answers' law does not depend on it.
-        num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 10 for
-            ``"ngram"``, whose drafts cost nothing and grow with the length of the match, and 6 otherwise: a draft
-            model that is right four times in five gains little beyond that, since only one draft in four gets there.
+        num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 6 of a draft
+            model and 64 of ``"ngram"``, which are as long as they are likely to be right.
         draft_tree: Let a draft model propose up to this many tokens a round as a tree, several candidates for a place,
             at most ``num_speculative_tokens`` after one another; 0, the default, for one candidate each.
+        store: A directory for past outputs, where ``"ngram"`` looks, too; readable by its owner only, one file for
+            each model, at most a million tokens each. None, the default, keeps nothing.
         rule: How drafts of sampled text are verified; see :mod:`outrider.engine.rules`.
         threads: How many threads compute; by default one for each physical core.
         ctx_size: The most tokens of prompt and answer together; by default what the target allows.
@@ -64,11 +67,12 @@ class LLM:
     def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         target: ModelRef,
-        draft: DraftRef = None,
+        draft: DraftRef | Sequence[DraftRef] = None,
         *,
         draft_options: DraftOptions | None = None,
         num_speculative_tokens: int | None = None,
         draft_tree: int = 0,
+        store: str | Path | None = None,
         rule: str = "auto",
         threads: int | None = None,
         ctx_size: int | None = None,
@@ -88,7 +92,7 @@ class LLM:
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         verification = parse_rule(rule)
         started_at = clock()
-        model, drafter = load_pair(
+        model, parts = load_pair(
             target,
             draft,
             draft_options,
@@ -97,13 +101,15 @@ class LLM:
             resolver=resolver,
             draft_tree=draft_tree,
         )
+        self._store = None if store is None else open_store(Path(store), model)
+        drafter = combine(parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock)
         self._load_s = clock() - started_at
         self._model = model
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
         self._max_sequences = max_sequences
         self._clock = clock
         self._entropy = entropy
-        k = _default_length(drafter) if num_speculative_tokens is None else int(num_speculative_tokens)
+        k = default_length(drafter) if num_speculative_tokens is None else int(num_speculative_tokens)
         self._stepper = Stepper(
             target=model.backend,
             vocab_size=model.vocab_size,
@@ -122,6 +128,7 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         chat: bool = True,
+        prediction: str | Sequence[str | None] | None = None,
     ) -> list[GenerationOutput]:
         """Answer one prompt or many.
 
@@ -130,6 +137,8 @@ class LLM:
             params: For all prompts, or one for each; greedy by default.
             chat: Put text into the model's chat template, if it has one, as a user's message. Messages always go
                 through it.
+            prediction: Text that the answer is expected to resemble, such as a file that is to be edited; with many
+                prompts one for each, or None. It is drafted from, and changes nothing but the speed.
 
         Returns:
             The answers to each prompt, in order: ``params.n`` of them, one after the other. An answer that the target
@@ -145,9 +154,10 @@ class LLM:
         many = as_prompts(prompts)
         each = as_params(params, len(many))
         requests = []
-        for index, (prompt, one) in enumerate(zip(many, each, strict=True)):
+        predicted = as_predictions(prediction, len(many))
+        for index, (prompt, one, text) in enumerate(zip(many, each, predicted, strict=True)):
             with naming(f"prompts[{index}]" if len(many) > 1 else None):
-                requests += self._requests(prompt, one, chat=chat)
+                requests += self._requests(prompt, one, text, chat=chat)
         answers = {}
         for answer, _ in self._run(requests):
             answers[answer.request.request_id] = answer
@@ -156,7 +166,12 @@ class LLM:
         return [self._output(answers[request.request_id]) for request in requests]
 
     def stream(
-        self, prompt: Prompt, params: SamplingParams | None = None, *, chat: bool = True
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        chat: bool = True,
+        prediction: str | None = None,
     ) -> Iterator[StreamChunk]:
         """Answer one prompt as it is being generated: a chunk a round, the last one with the whole output.
 
@@ -165,7 +180,8 @@ class LLM:
         """
         [params] = as_params([params] if isinstance(params, SamplingParams) else params, 1)
         _check("n", params.n, 1, 1, "a stream is one answer; generate gives many")
-        return self._stream(*self._requests(prompt, params, chat=chat))
+        [text] = as_predictions(prediction, 1)
+        return self._stream(*self._requests(prompt, params, text, chat=chat))
 
     def encode(self, prompt: Prompt, *, chat: bool = True) -> list[int]:
         """Return the token ids of a prompt as :meth:`generate` feeds it.
@@ -192,12 +208,15 @@ class LLM:
             )
         return token_ids
 
-    def _requests(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> list[Request]:
+    def _requests(self, prompt: Prompt, params: SamplingParams, prediction: str | None, *, chat: bool) -> list[Request]:
         """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
         prompt_ids = tuple(self.encode(prompt, chat=chat))
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
-        return [Request(object(), prompt_ids, compiled, seed, choice) for choice in range(params.n)]
+        predicted = tuple(self._model.tokenizer.encode(prediction, add_special=False)) if prediction else ()
+        if predicted and self._stepper.drafter is None:
+            raise UsageError("prediction is given, but nothing drafts from it; let the draft be 'ngram' or a model")
+        return [Request(object(), prompt_ids, compiled, seed, choice, predicted) for choice in range(params.n)]
 
     def _run(self, requests: Sequence[Request]) -> Iterator[tuple[Answer, tuple[EmittedToken, ...]]]:
         return run(self._stepper, requests, max_sequences=self._max_sequences, clock=self._clock)
@@ -211,6 +230,8 @@ class LLM:
         if answer.finish_reason is None:
             raise AssertionError("an answer is put out when it is finished")
         token_ids = tuple(token.token_id for token in answer.emitted)
+        if self._store is not None:
+            self._store.add(token_ids)
         first_token_at = answer.last_token_at if answer.first_token_at is None else answer.first_token_at
         decode_s = answer.last_token_at - first_token_at
         return GenerationOutput(
@@ -240,6 +261,8 @@ class LLM:
         if answer.draft_problem is not None:
             what = "a draft broke off" if answer.is_drafting else "it failed and was dropped"
             problem = f", but {what}: {answer.draft_problem}"
+        if self._store is not None and self._store.problem is not None:
+            problem += f"; past outputs: {self._store.problem}"
         return Speculation(
             active=True,
             reason=f"{self._drafter_name} proposes up to {k} tokens a round{problem}",
@@ -259,12 +282,6 @@ def _logprobs(answer: Answer) -> tuple[TokenLogprobs, ...] | None:
     if answer.params.logprobs is None:
         return None
     return tuple(token.logprobs for token in answer.emitted if token.logprobs is not None)
-
-
-def _default_length(drafter: Drafter | None) -> int:
-    if drafter is None:
-        return 0
-    return 10 if isinstance(drafter, NgramDrafter) else 6
 
 
 @contextmanager

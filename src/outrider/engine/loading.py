@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -54,6 +54,20 @@ class Model:
     def vocab_size(self) -> int:
         """How many ids have both a token and a logit."""
         return min(self.tokenizer.num_tokens, self.backend.vocab_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One drafter of a target.
+
+    Attributes:
+        backend: The model that it runs on, if it does.
+        is_ours: Whether it was made here, and has no other user.
+    """
+
+    drafter: Drafter
+    backend: Backend | None = None
+    is_ours: bool = False
 
 
 ModelRef: TypeAlias = str | Path | Model
@@ -109,15 +123,15 @@ def open_pair(target: ModelRef, draft: ModelRef, resolver: Resolver) -> tuple[Op
 
 def load_pair(  # noqa: PLR0913 - what LLM takes
     target: ModelRef,
-    draft: DraftRef,
+    draft: DraftRef | Sequence[DraftRef],
     draft_options: DraftOptions | None = None,
     *,
     threads: int | None,
     ctx_size: int | None,
     resolver: Resolver,
     draft_tree: int = 0,
-) -> tuple[Model, Drafter | None]:
-    """Load a target and what drafts for it; that they fit is found out before the weights of either are read.
+) -> tuple[Model, list[Part]]:
+    """Load a target and whatever drafts for it; that they fit is found out before the weights of either are read.
 
     Raises:
         UsageError: A reference or an argument that cannot be honoured.
@@ -125,17 +139,39 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
         IncompatibleDraftError: The draft's vocabulary has too little in common with the target's.
     """
     _check_reference("target", target)
-    opened, opened_draft = _open(target, resolver), _open_draft(draft, resolver)
-    _check_compression(opened, opened_draft, draft_options)
-    if not isinstance(opened_draft, Opened | Model):
-        return _load(opened, threads, ctx_size), opened_draft
-    comparison = compare_vocabularies(opened.tokenizer, opened_draft.tokenizer)
-    if not comparison.works:
-        raise IncompatibleDraftError(f"{opened_draft.name} as a draft for {opened.name}: {comparison.consequence}")
+    opened = _open(target, resolver)
+    references = _several(draft)
+    opened_drafts = [_open_draft(one, resolver) for one in references]
+    _check_compression(opened, opened_drafts, draft_options)
+    relations = [_relation(opened, one) if isinstance(one, Opened | Model) else None for one in opened_drafts]
     model = _load(opened, threads, ctx_size)
-    draft_ctx_size = min(model.backend.max_length, opened_draft.context_length)
-    draft_model = _load(opened_draft, threads, draft_ctx_size, draft_options or DraftOptions())
-    return model, attach(draft_model, model, comparison.relation, draft_tree)
+    parts = []
+    for reference, one, relation in zip(references, opened_drafts, relations, strict=True):
+        if isinstance(one, Opened | Model) and relation is not None:
+            draft_ctx_size = min(model.backend.max_length, one.context_length)
+            draft_model = _load(one, threads, draft_ctx_size, draft_options or DraftOptions())
+            parts.append(Part(attach(draft_model, model, relation, draft_tree), draft_model.backend, is_ours=True))
+        elif isinstance(one, Drafter):
+            parts.append(Part(one, is_ours=isinstance(reference, str)))
+    return model, parts
+
+
+def _relation(target: Opened | Model, draft: Opened | Model) -> Relation:
+    comparison = compare_vocabularies(target.tokenizer, draft.tokenizer)
+    if not comparison.works:
+        raise IncompatibleDraftError(f"{draft.name} as a draft for {target.name}: {comparison.consequence}")
+    return comparison.relation
+
+
+def _several(draft: DraftRef | Sequence[DraftRef]) -> Sequence[DraftRef]:
+    """Return the drafts of a list, or of names with commas between them, as they are; lookups join a single model."""
+    if isinstance(draft, list | tuple):
+        return draft
+    if isinstance(draft, str) and "," in draft and not Path(draft).exists():
+        return draft.split(",")
+    is_model = isinstance(draft, Path | Model) or (isinstance(draft, str) and draft not in {*drafters(), *_STAND_FOR})
+    one = cast(DraftRef, draft)
+    return [one, "ngram"] if is_model else [one]
 
 
 def attach(draft: Model, target: Model, relation: Relation, draft_tree: int = 0) -> Drafter:
@@ -166,12 +202,12 @@ def _check_reference(name: str, reference: object, or_else: str = "") -> None:
 
 
 def _check_compression(
-    target: Opened | Model, draft: Opened | Model | Drafter | None, options: DraftOptions | None
+    target: Opened | Model, drafts: Sequence[Opened | Model | Drafter | None], options: DraftOptions | None
 ) -> None:
     if isinstance(target, Model) and isinstance(target.backend, NativeBackend) and target.backend.is_compressed:
         raise UsageError(f"target is {target.name}, which was compressed to draft and is no longer exact; load it anew")
-    if options is not None and not isinstance(draft, Opened):
-        what = "none" if draft is None else draft.name
+    if options is not None and not any(isinstance(draft, Opened) for draft in drafts):
+        what = ", ".join("none" if draft is None else draft.name for draft in drafts)
         raise UsageError(
             f"draft_options is given, but the draft is {what}; they are for a draft model that is yet to be loaded"
         )

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from outrider.errors import OutriderError
-from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
+from outrider.metrics import SourceCounts, SpeculationCounters, acceptance_rate, mean_acceptance_length
 from outrider.sampling import TokenLogprobs
 
 FinishReason = Literal["stop", "length", "error"]
@@ -79,6 +79,17 @@ class Speculation:
         """Tokens per round that had a draft; None without any."""
         return mean_acceptance_length(self.counters)
 
+    @property
+    def accepted_prediction_tokens(self) -> int:
+        """How many tokens of the text that the caller predicted were drafted and accepted."""
+        return self.counters.sources.get("prediction", SourceCounts()).num_accepted_tokens
+
+    @property
+    def rejected_prediction_tokens(self) -> int:
+        """How many of them were drafted and not accepted."""
+        drafted = self.counters.sources.get("prediction", SourceCounts()).num_draft_tokens
+        return drafted - self.accepted_prediction_tokens
+
     def to_json(self) -> dict[str, Any]:
         """Return the ``speculation`` object of the result document."""
         return {
@@ -93,6 +104,9 @@ class Speculation:
             "num_accepted_tokens_per_pos": list(self.counters.num_accepted_tokens_per_pos),
             "acceptance_rate": self.acceptance_rate,
             "mean_acceptance_length": self.mean_acceptance_length,
+            "sources": {name: asdict(counts) for name, counts in self.counters.sources.items()},
+            "accepted_prediction_tokens": self.accepted_prediction_tokens,
+            "rejected_prediction_tokens": self.rejected_prediction_tokens,
         }
 
 

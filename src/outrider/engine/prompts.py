@@ -50,6 +50,27 @@ def as_params(params: object, num_prompts: int) -> list[SamplingParams]:
     return [cast(SamplingParams, one) for one in params]
 
 
+def as_predictions(predictions: object, num_prompts: int) -> list[str | None]:
+    """Return what is predicted of the answer to each prompt; one text is for the only prompt.
+
+    Raises:
+        UsageError: It is neither text, nor a list of texts or None, one for each prompt; or it is not Unicode.
+    """
+    if predictions is None:
+        return [None] * num_prompts
+    each = [predictions] if isinstance(predictions, str) else predictions
+    if not _is_list(each):
+        raise UsageError(f"prediction is {shown(each)}; it must be text, or a list of text or None, or None")
+    if len(each) != num_prompts:
+        raise UsageError(f"there are {len(each)} predictions for {num_prompts} prompts; give one for each, or None")
+    for text in each:
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"a prediction is {shown(text)}; it must be text or None")
+        if text:
+            check_unicode(text, "the prediction")
+    return [cast(str | None, text) for text in each]
+
+
 def check_prompt(prompt: object) -> None:
     """Check that a prompt is text or messages, not empty, and Unicode.
 

@@ -23,6 +23,7 @@ class Request:
         compiled: How its tokens are chosen and when it ends, made ready for the target's vocabulary.
         seed: Of all its random decisions: the caller's, or fresh entropy.
         choice: Which of the ``n`` answers to its prompt this is; each has randomness of its own.
+        prediction_ids: Text that the answer is expected to resemble; none if there is none.
     """
 
     request_id: Hashable
@@ -30,6 +31,7 @@ class Request:
     compiled: CompiledParams
     seed: int
     choice: int = 0
+    prediction_ids: tuple[int, ...] = ()
 
     @property
     def params(self) -> SamplingParams:

@@ -157,6 +157,7 @@ class Stepper:
             shaper=sequence.shaper,
             coins=coins(sequence, Purpose.DRAFT, self.rule),
             max_tree_tokens=min(self.max_tree_tokens, self.target.max_length - len(sequence.token_ids)),
+            prediction_ids=sequence.request.prediction_ids,
         )
 
     def _rows(self, sequence: Sequence, draft: Proposal) -> Rows:

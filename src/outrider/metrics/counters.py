@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SourceCounts:
+    """Draft tokens of one source."""
+
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -16,6 +25,7 @@ class SpeculationCounters:
         num_accepted_tokens_per_pos: How often a draft token at each place of a draft was accepted, as long as the
             longest draft so far. In a tree the place of a token is its depth.
         num_rejections: Drafts that were left for a token that they did not hold.
+        sources: Draft tokens proposed and accepted, by the name of what proposed them.
     """
 
     num_drafts: int = 0
@@ -23,6 +33,7 @@ class SpeculationCounters:
     num_accepted_tokens: int = 0
     num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
     num_rejections: int = 0
+    sources: dict[str, SourceCounts] = field(default_factory=dict)
 
     def observe(
         self, num_drafted: int, num_accepted: int, *, depth: int | None = None, was_rejected: bool | None = None
@@ -52,3 +63,10 @@ class SpeculationCounters:
         per_pos.extend([0] * (depth - len(per_pos)))
         for position in range(num_accepted):
             per_pos[position] += 1
+
+    def observe_sources(self, drafted: Iterable[str], accepted: Iterable[str]) -> None:
+        """Count the draft tokens of a round, and those of them that were accepted, by their sources."""
+        for source in drafted:
+            self.sources.setdefault(source, SourceCounts()).num_draft_tokens += 1
+        for source in accepted:
+            self.sources[source].num_accepted_tokens += 1

@@ -1,0 +1,93 @@
+"""What drafts for a target, made of the drafters that a user names, at costs measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from outrider.backends.base import Backend
+from outrider.backends.native import NativeBackend
+from outrider.backends.timing import pass_seconds
+from outrider.drafters.base import Drafter
+from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.gain import PassCosts
+from outrider.drafters.ngram import NgramDrafter
+from outrider.drafters.store import TextStore
+from outrider.engine.loading import Model, Part
+
+# Draft tokens of a round, at most: a model that is right four times in five gains little beyond six, since only one
+# draft in four gets there; what is looked up costs nothing and is as long as it is likely.
+MODEL_TOKENS, LOOKUP_TOKENS = 6, 64
+_ROWS = (1, 4, 8, 16, 32)
+# What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
+_TOKEN_COST = 0.3
+
+
+def measured_costs(target: Backend, clock: Callable[[], float]) -> PassCosts:
+    """Return what the target's passes cost by their rows; of a toy, what is typical."""
+    if not isinstance(target, NativeBackend) or target.max_length < max(_ROWS):
+        return PassCosts()
+    seconds = pass_seconds(target, _ROWS, clock)
+    costs = [max(1.0, time / seconds[0]) if seconds[0] > 0 else 1.0 for time in seconds]
+    ascending = [max(costs[: place + 1]) for place in range(len(costs))]
+    return PassCosts(tuple(zip(_ROWS, ascending, strict=True)))
+
+
+def combine(
+    parts: Sequence[Part],
+    target: Model,
+    *,
+    store: TextStore | None,
+    max_model_tokens: int | None,
+    clock: Callable[[], float],
+) -> Drafter | None:
+    """Return one drafter of all that were named, or None if none was.
+
+    Args:
+        parts: In the order of the user's.
+        target: Whose passes verify what is drafted.
+        store: Past outputs to look into, or None.
+        max_model_tokens: The most draft tokens of a model in a round; None for what is usual.
+        clock: Seconds from any fixed moment; costs are measured by it.
+    """
+    if not parts:
+        return None
+    if len(parts) == 1 and not isinstance(parts[0].drafter, NgramDrafter):
+        return parts[0].drafter
+    costs = measured_costs(target.backend, clock)
+    for part in parts:
+        if isinstance(part.drafter, NgramDrafter) and part.is_ours:
+            part.drafter.costs, part.drafter.store = costs, store
+    if len(parts) == 1:
+        return parts[0].drafter
+    members = [
+        Member(part.drafter)
+        if isinstance(part.drafter, NgramDrafter)
+        else Member(part.drafter, _token_cost(part, target.backend, clock), max_model_tokens or MODEL_TOKENS)
+        for part in parts
+    ]
+    return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs)
+
+
+def default_length(drafter: Drafter | None) -> int:
+    """Return the most draft tokens of a round where the user does not say."""
+    if drafter is None:
+        return 0
+    return LOOKUP_TOKENS if isinstance(drafter, NgramDrafter | CascadeDrafter) else MODEL_TOKENS
+
+
+def open_store(directory: Path, model: Model) -> TextStore:
+    """Open the store of a model's past outputs; another vocabulary under the same name has another."""
+    digest = sha256(f"{model.name}\0{model.vocab_size}\0".encode())
+    for token_id in range(model.vocab_size):
+        piece = model.tokenizer.token_bytes(token_id)
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    return TextStore(directory, digest.hexdigest()[:32], vocab_size=model.vocab_size)
+
+
+def _token_cost(part: Part, target: Backend, clock: Callable[[], float]) -> float:
+    if not isinstance(part.backend, NativeBackend) or not isinstance(target, NativeBackend):
+        return _TOKEN_COST
+    ours, theirs = pass_seconds(part.backend, (1,), clock)[0], pass_seconds(target, (1,), clock)[0]
+    return min(max(ours / theirs, 0.01), 10.0) if theirs > 0 else _TOKEN_COST
