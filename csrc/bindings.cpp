@@ -53,12 +53,14 @@ void add_tensor(Model& model, std::string role, std::optional<int64_t> layer, co
 
 nb::ndarray<nb::numpy, float, nb::ndim<2>> forward(Model& model, std::vector<int64_t> sequences,
                                                     std::vector<std::vector<int64_t>> tokens,
-                                                    const std::vector<int64_t>& num_logits) {
-  if (tokens.size() != sequences.size() || num_logits.size() != sequences.size())
-    throw std::invalid_argument("the lists of sequences, tokens and num_logits differ in length");
+                                                    const std::vector<int64_t>& num_logits,
+                                                    std::vector<std::optional<std::vector<int64_t>>> parents) {
+  const size_t count = sequences.size();
+  if (tokens.size() != count || num_logits.size() != count || parents.size() != count)
+    throw std::invalid_argument("the lists of sequences, tokens, num_logits and parents differ in length");
   std::vector<Request> requests;
   for (size_t i = 0; i < sequences.size(); ++i)
-    requests.push_back({sequences[i], std::move(tokens[i]), num_logits[i]});
+    requests.push_back({sequences[i], std::move(tokens[i]), num_logits[i], std::move(parents[i])});
   Logits logits;
   {
     const nb::gil_scoped_release no_gil;
@@ -122,7 +124,11 @@ NB_MODULE(_core, m) {
       .def("fork", &Model::fork, "sequence_id"_a)
       .def("length", &Model::length, "sequence_id"_a)
       .def("crop", &Model::crop, "sequence_id"_a, "length"_a)
-      .def("forward", &forward, "sequence_ids"_a, "token_ids"_a, "num_logits"_a)
+      .def(
+          "keep_path",
+          [](Model& model, int64_t sequence, const std::vector<int64_t>& nodes) { model.keep_path(sequence, nodes); },
+          "sequence_id"_a, "nodes"_a)
+      .def("forward", &forward, "sequence_ids"_a, "token_ids"_a, "num_logits"_a, "parents"_a)
       .def_prop_ro("isa", [](const Model& model) { return std::string(isa_name(model.isa())); })
       .def_prop_ro("threads", &Model::num_threads)
       .def_prop_ro("max_length", &Model::max_length)

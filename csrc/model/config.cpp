@@ -3,6 +3,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "ops/ops.h"
+
 namespace outrider {
 namespace {
 
@@ -59,7 +61,7 @@ void check(const ModelConfig& config) {
   check_range("num_layers", config.num_layers, 1, 1024, kFix);
   check_range("num_heads", config.num_heads, 1, 1024, kFix);
   check_range("num_kv_heads", config.num_kv_heads, 1, config.num_heads, kFix);
-  check_range("head_dim", config.head_dim, 2, 1024, kFix);
+  check_range("head_dim", config.head_dim, 2, kMaxHeadDim, kFix);
   if (config.num_heads % config.num_kv_heads != 0)
     throw std::invalid_argument("num_heads is " + std::to_string(config.num_heads) + ", no multiple of num_kv_heads " +
                                 std::to_string(config.num_kv_heads) + "; " + kFix);

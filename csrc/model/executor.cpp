@@ -24,6 +24,9 @@ Executor::Executor(const ModelConfig& config, const Weights& weights, const KvCa
       v_(config.kv_size()),
       gate_(config.intermediate_size),
       up_(config.intermediate_size),
+      q_stride_(config.num_heads * padded(config.head_dim)),
+      q_codes_(kMaxRows * q_stride_ * sizeof(int16_t)),
+      q_scales_(config.num_heads),
       normed_(kMaxRows, config.hidden_size),
       attended_(kMaxRows, config.q_size()),
       gated_(kMaxRows, config.intermediate_size),
@@ -44,6 +47,8 @@ void Executor::run(std::span<const Row> rows, float* logits) {
   };
 
   set_rows(static_cast<int64_t>(rows.size()));
+  places_.clear();
+  for (const Row& row : rows) places_.push_back(row.place);
   const Selection all = select(rows, true);
   pool_.run([&](int thread) noexcept {
     embed(rows, thread);
@@ -120,17 +125,32 @@ void Executor::add_tasks(Selection& selection, std::span<const Row> rows, int64_
           .head_dim = config_.head_dim,
           .group = group,
           .window = 0,  // that of the layer
-          .first_position = rows[begin].position,
+          .rows = places_.data() + begin,
           .begin = queries * piece / pieces,
           .end = queries * (piece + 1) / pieces,
-          .q = q_.row(begin) + head_begin,
-          .q_stride = q_.stride,
+          .q = q_codes_.as<int16_t>() + begin * q_stride_ + kv_head * group * padded(config_.head_dim),
+          .q_stride = q_stride_,
+          .q_scales = q_scales_.row(begin) + kv_head * group,
+          .q_scales_stride = q_scales_.stride,
           .out = attended_.floats() + out * attended_.stride() + head_begin,
           .out_stride = attended_.stride(),
       };
       selection.tasks.push_back({task, kv_head});
     }
   }
+}
+
+int16_t* Executor::block_of(const Sequence& sequence, int64_t slot, int64_t layer, int64_t kv_head) const {
+  return sequence.chunk_data[slot / kChunkPositions] + cache_.offset(layer, kv_head) +
+         slot % kChunkPositions / kBlockPositions * block_elements(config_.head_dim);
+}
+
+void Executor::copy(const Sequence& sequence, int64_t from, int64_t to) const {
+  if (from == to) return;
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer)
+    for (int64_t kv_head = 0; kv_head < config_.num_kv_heads; ++kv_head)
+      ops_.copy_slot(block_of(sequence, from, layer, kv_head), from % kBlockPositions, config_.head_dim,
+                     block_of(sequence, to, layer, kv_head), to % kBlockPositions);
 }
 
 // --- the steps -------------------------------------------------------------------------------------------------------
@@ -177,7 +197,7 @@ void Executor::embed(std::span<const Row> rows, int thread) {
     weights_.embed(rows[r].token, x);
     for (int64_t i = 0; i < config_.hidden_size; ++i) x[i] *= static_cast<float>(config_.embedding_scale);
     std::fill_n(projected_.row(r), projected_.stride, 0.0f);
-    for (Rotation& rotation : rotations_) rotation.set(r, rows[r].position);
+    for (Rotation& rotation : rotations_) rotation.set(r, rows[r].place.position);
   }
   barrier_.arrive_and_wait();
 }
@@ -208,15 +228,17 @@ void Executor::rotate_and_store(std::span<const Row> rows, int64_t layer, int th
   const Span items = split(num_rows * config_.num_kv_heads, thread, pool_.num_threads());
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t kv_head = item / num_rows, r = item % num_rows;
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      prepare_head(q_.row(r) + head * head_dim, part_of(w.attn_q_bias, head), w.attn_q_norm, r, layer, q_scale);
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      float* q = q_.row(r) + head * head_dim;
+      prepare_head(q, part_of(w.attn_q_bias, head), w.attn_q_norm, r, layer, q_scale);
+      int16_t* codes = q_codes_.as<int16_t>() + r * q_stride_ + head * padded(head_dim);
+      q_scales_.row(r)[head] = ops_.quantise_head(q, head_dim, codes);
+    }
     float *k = k_.row(r) + kv_head * head_dim, *v = v_.row(r) + kv_head * head_dim;
     prepare_head(k, part_of(w.attn_k_bias, kv_head), w.attn_k_norm, r, layer, 1.0f);
     if (const float* bias = part_of(w.attn_v_bias, kv_head)) ops_.add(v, bias, head_dim, v);
-    const int64_t position = rows[r].position;
-    uint16_t* block = rows[r].sequence->chunk_data[position / kChunkPositions] + cache_.offset(layer, kv_head) +
-                      position % kChunkPositions / kBlockPositions * block_elements(head_dim);
-    ops_.write_cache(k, v, head_dim, block, position % kBlockPositions);
+    const int64_t slot = rows[r].slot;
+    ops_.write_cache(k, v, head_dim, block_of(*rows[r].sequence, slot, layer, kv_head), slot % kBlockPositions);
   }
 }
 

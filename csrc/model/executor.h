@@ -17,11 +17,12 @@
 
 namespace outrider {
 
-// A token at its place. Rows of one sequence stand together, in order of position, those with logits last; its cache
-// has room for them and holds every position before them.
+// A token at its place. Rows of one sequence stand together, in the order of their slots, those with logits last; its
+// cache has room for them and holds everything before them.
 struct Row {
   const Sequence* sequence;
-  int64_t position;
+  AttentionRow place;
+  int64_t slot;
   int64_t token;
   bool wants_logits;
 };
@@ -38,6 +39,8 @@ class Executor {
   // At most kMaxRows rows. Writes the keys and values of all rows to the caches and [rows that want logits,
   // vocab_size] to logits.
   void run(std::span<const Row> rows, float* logits);
+  // Copies the keys and values of one slot of a cache to another.
+  void copy(const Sequence& sequence, int64_t from, int64_t to) const;
 
  private:
   // [kMaxRows, stride] each; strides are multiples of 16 and what lies beyond a row's values is zero.
@@ -58,6 +61,7 @@ class Executor {
     };
     std::vector<Task> tasks;
   };
+  int16_t* block_of(const Sequence& sequence, int64_t slot, int64_t layer, int64_t kv_head) const;
   Selection select(std::span<const Row> rows, bool all);
   void add_tasks(Selection& selection, std::span<const Row> rows, int64_t begin, int64_t end, int64_t num_runs);
 
@@ -92,6 +96,10 @@ class Executor {
   Matrix residual_, after_attention_;  // the residual stream before and between the two halves of a layer
   Matrix projected_;                   // what comes next in it
   Matrix q_, k_, v_, gate_, up_;
+  int64_t q_stride_;
+  AlignedBuffer q_codes_;  // [kMaxRows, num_heads, padded head_dim] of 16 bits
+  Matrix q_scales_;        // by head
+  std::vector<AttentionRow> places_;
   // Cosines and sines of the rows' positions: those of layers without a window and, if they differ, of those with one.
   struct Rotation {
     explicit Rotation(const std::vector<double>& inv_freq);

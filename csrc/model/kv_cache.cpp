@@ -39,7 +39,7 @@ int64_t KvCache::add(Sequence sequence) {
 
 int64_t KvCache::open() { return add({}); }
 
-int64_t KvCache::fork(int64_t id) { return add(at(id)); }
+int64_t KvCache::fork(int64_t id) { return add(without_tree(id)); }
 
 void KvCache::close(int64_t id) {
   at(id);
@@ -53,10 +53,19 @@ Sequence& KvCache::at(int64_t id) {
   return found->second;
 }
 
+Sequence& KvCache::without_tree(int64_t id) {
+  Sequence& sequence = at(id);
+  if (sequence.has_tree)
+    throw std::invalid_argument("sequence " + std::to_string(id) + " holds a tree; keep a path of it, or crop, first");
+  return sequence;
+}
+
 void KvCache::crop(int64_t id, int64_t length) {
   Sequence& sequence = at(id);
-  check_range("the length to crop to", length, 0, sequence.length, "a sequence can only be cropped to what it holds");
+  check_range("the length to crop to", length, 0, sequence.has_tree ? sequence.tree : sequence.length,
+              "a sequence can only be cropped to what it holds, and one with a tree to what it held before");
   sequence.length = length;
+  sequence.has_tree = false;
   // One chunk more than needed stays, lest a sequence that goes to and fro at a boundary allocates every time.
   const size_t kept = std::min<size_t>(sequence.chunks.size(), chunks_for(length) + 1);
   sequence.chunks.resize(kept);
@@ -67,7 +76,7 @@ void KvCache::reserve(Sequence& sequence, int64_t length) const {
   const size_t needed = chunks_for(length);
   sequence.chunks.reserve(needed);
   sequence.chunk_data.reserve(needed);
-  const size_t bytes = chunk_elements_ * sizeof(uint16_t);
+  const size_t bytes = chunk_elements_ * sizeof(int16_t);
   for (size_t i = sequence.length / kChunkPositions; i < needed; ++i) {
     if (i < sequence.chunks.size() && sequence.chunks[i].use_count() == 1) continue;
     auto chunk = std::make_shared<AlignedBuffer>(bytes);
@@ -75,9 +84,9 @@ void KvCache::reserve(Sequence& sequence, int64_t length) const {
       sequence.chunks.emplace_back();
       sequence.chunk_data.push_back(nullptr);
     } else if (static_cast<int64_t>(i) * kChunkPositions < sequence.length) {
-      std::memcpy(chunk->as<uint16_t>(), sequence.chunk_data[i], bytes);
+      std::memcpy(chunk->as<int16_t>(), sequence.chunk_data[i], bytes);
     }
-    sequence.chunk_data[i] = chunk->as<uint16_t>();
+    sequence.chunk_data[i] = chunk->as<int16_t>();
     sequence.chunks[i] = std::move(chunk);
   }
 }
@@ -86,7 +95,7 @@ int64_t KvCache::bytes() const {
   std::set<const AlignedBuffer*> chunks;
   for (const auto& [id, sequence] : sequences_)
     for (const auto& chunk : sequence.chunks) chunks.insert(chunk.get());
-  return static_cast<int64_t>(chunks.size() * chunk_elements_ * sizeof(uint16_t));
+  return static_cast<int64_t>(chunks.size() * chunk_elements_ * sizeof(int16_t));
 }
 
 }  // namespace outrider

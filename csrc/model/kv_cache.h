@@ -1,4 +1,4 @@
-// The keys and values of many sequences, in half precision.
+// The keys and values of many sequences.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,14 @@ namespace outrider {
 
 // The cache of one sequence: chunks of 256 positions, each holding all layers and heads, so that growing copies
 // nothing. What lies beyond `length` is never read, so forgetting is setting `length`. Forks share chunks until one of
-// them writes there.
+// them writes there. Nodes of a tree lie behind the rest in the order that they were given in, until a path is kept.
 struct Sequence {
-  int64_t length = 0;
+  int64_t length = 0;  // slots in use
+  bool has_tree = false;
+  int64_t tree = 0;              // the slot of the tree's first node
+  std::vector<int64_t> parents;  // of its nodes, -1 for what lies before the tree
   std::vector<std::shared_ptr<AlignedBuffer>> chunks;
-  std::vector<uint16_t*> chunk_data;  // where each chunk begins
+  std::vector<int16_t*> chunk_data;  // where each chunk begins
 };
 
 class KvCache {
@@ -28,6 +31,7 @@ class KvCache {
   void close(int64_t id);
   // All throw std::invalid_argument for a sequence that is not open.
   Sequence& at(int64_t id);
+  Sequence& without_tree(int64_t id);  // throws for one with a tree, too
   int64_t fork(int64_t id);
   void crop(int64_t id, int64_t length);
   // Makes room for `length` positions, those from the present length on its own. `length` has been checked against

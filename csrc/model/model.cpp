@@ -6,6 +6,33 @@
 namespace outrider {
 namespace {
 
+void check_parents(const std::vector<int64_t>& parents, size_t num_tokens) {
+  const auto count = static_cast<int64_t>(parents.size());
+  check_range("the number of parents", count, num_tokens, num_tokens, "give one for each token, or none at all");
+  for (int64_t node = 0; node < count; ++node)
+    check_range("the parent of a node", parents[node], -1, node - 1, "it is an earlier node, or -1 for none");
+}
+
+// Where the tokens of a pass lie.
+std::vector<AttentionRow> places_of(const Request& request, const Sequence& sequence) {
+  const auto count = static_cast<int64_t>(request.tokens.size());
+  std::vector<AttentionRow> places;
+  for (int64_t i = 0; i < count; ++i) {
+    AttentionRow place{.position = sequence.length + i};
+    if (request.parents) {
+      const int64_t parent = (*request.parents)[i];
+      place.position = parent < 0 ? sequence.length : places[parent].position + 1;
+      place.in_place = parent < 0 ? sequence.length : places[parent].in_place;
+      if (place.in_place == place.position && place.position == sequence.length + i) ++place.in_place;
+      place.tree = sequence.length;
+      place.node = i;
+      place.parents = request.parents->data();
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
 ModelConfig checked(ModelConfig config) {
   check(config);
   return config;
@@ -78,6 +105,27 @@ void Model::crop(int64_t sequence, int64_t length) {
   cache_.crop(sequence, length);
 }
 
+void Model::keep_path(int64_t id, std::span<const int64_t> nodes) {
+  const InUse guard(*this);
+  Sequence& sequence = cache_.at(id);
+  if (!sequence.has_tree)
+    throw std::invalid_argument("sequence " + std::to_string(id) + " holds no tree to keep a path of");
+  int64_t parent = -1;
+  for (const int64_t node : nodes) {
+    check_range("a node", node, 0, static_cast<int64_t>(sequence.parents.size()) - 1, "the tree has no others");
+    if (sequence.parents[node] != parent)
+      throw std::invalid_argument("node " + std::to_string(node) + " follows " +
+                                  std::to_string(sequence.parents[node]) + " in the tree, not " +
+                                  std::to_string(parent) + "; a path leads from a child of -1 from parent to child");
+    parent = node;
+  }
+  // A node lies no earlier than its place on the path, so none is overwritten before it has moved.
+  const auto count = static_cast<int64_t>(nodes.size());
+  for (int64_t i = 0; i < count; ++i) executor_->copy(sequence, sequence.tree + nodes[i], sequence.tree + i);
+  cache_.crop(id, sequence.tree);
+  sequence.length += count;
+}
+
 int64_t Model::weight_bytes() {
   const InUse guard(*this);
   return weights_.bytes();
@@ -93,7 +141,7 @@ std::vector<Sequence*> Model::check_requests(std::span<const Request> requests) 
   std::set<int64_t> seen;
   std::vector<Sequence*> sequences;
   for (const Request& request : requests) {
-    Sequence& sequence = cache_.at(request.sequence);
+    Sequence& sequence = cache_.without_tree(request.sequence);
     const std::string name = "sequence " + std::to_string(request.sequence);
     if (!seen.insert(request.sequence).second)
       throw std::invalid_argument(name + " is given twice; put its tokens into one entry of the batch");
@@ -103,6 +151,7 @@ std::vector<Sequence*> Model::check_requests(std::span<const Request> requests) 
     check_range("num_logits", request.num_logits, 0, count, "logits can be had for the tokens of the pass");
     for (const int64_t token : request.tokens)
       check_range("a token id", token, 0, config_.vocab_size - 1, "use the model's own tokenizer");
+    if (request.parents) check_parents(*request.parents, request.tokens.size());
     if (count > max_length() - sequence.length)
       throw ContextOverflow(name + " holds " + std::to_string(sequence.length) + " tokens and would hold " +
                             std::to_string(sequence.length + count) + ", more than max_length " +
@@ -115,10 +164,10 @@ std::vector<Sequence*> Model::check_requests(std::span<const Request> requests) 
 std::vector<Row> Model::rows_of(std::span<const Request> requests, std::span<Sequence* const> sequences) const {
   std::vector<Row> rows;
   for (size_t s = 0; s < requests.size(); ++s) {
-    const auto count = static_cast<int64_t>(requests[s].tokens.size());
+    const std::vector<AttentionRow> places = places_of(requests[s], *sequences[s]);
+    const auto count = static_cast<int64_t>(places.size());
     for (int64_t i = 0; i < count; ++i)
-      rows.push_back({sequences[s], sequences[s]->length + i, requests[s].tokens[i],
-                      i >= count - requests[s].num_logits});
+      rows.push_back({sequences[s], places[i], sequences[s]->length + i, requests[s].tokens[i], i >= count - requests[s].num_logits});
   }
   return rows;
 }
@@ -143,7 +192,13 @@ Logits Model::forward(std::span<const Request> requests) {
     executor_->run({rows.data() + begin, rows.data() + end}, logits);
     for (int64_t r = begin; r < end; ++r) logits += rows[r].wants_logits * config_.vocab_size;
   }
-  for (size_t s = 0; s < requests.size(); ++s) sequences[s]->length += static_cast<int64_t>(requests[s].tokens.size());
+  for (size_t s = 0; s < requests.size(); ++s) {
+    Sequence& sequence = *sequences[s];
+    sequence.has_tree = requests[s].parents.has_value();
+    sequence.tree = sequence.length;
+    if (sequence.has_tree) sequence.parents = *requests[s].parents;
+    sequence.length += static_cast<int64_t>(requests[s].tokens.size());
+  }
   return {logits_, num_logits};
 }
 

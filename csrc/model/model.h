@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -27,6 +28,7 @@ struct Request {
   int64_t sequence;
   std::vector<int64_t> tokens;
   int64_t num_logits;
+  std::optional<std::vector<int64_t>> parents;
 };
 
 struct Logits {
@@ -48,6 +50,7 @@ class Model {
   int64_t fork(int64_t sequence);
   int64_t length(int64_t sequence);
   void crop(int64_t sequence, int64_t length);
+  void keep_path(int64_t sequence, std::span<const int64_t> nodes);
   Logits forward(std::span<const Request> requests);
 
   const ModelConfig& config() const { return config_; }

@@ -1,13 +1,15 @@
 // Attention of some queries over one key-value head; included once per instruction set.
 //
-// A query takes its positions in blocks of 64, in order. Within a block: the products with the keys (summed over the
-// head's elements in order, a position per lane), the largest so far, the exponentials, then the weighted values in
-// order of position. None of this depends on the other queries, so it does not matter which of them are worked on
-// together. Up to kTile of them are, so that a key or value read and widened once serves them all.
+// A query takes its positions in blocks of 64, in order. Within a block: the products with the keys, the largest so
+// far, the exponentials, then the weighted values. Both products are sums of products of 16-bit integers, exact in 32
+// bits, so their order is free; everything else has one order. None of this depends on the other queries, so it does
+// not matter which of them are worked on together. Up to kTile of them are, so that a key or value read once serves
+// them all.
 // The running largest value and sum are those of Milakov and Gimelshein, https://arxiv.org/abs/1805.02867.
 #pragma once
 
 #include "ops/ops.h"
+#include "ops/rows.h"
 #include "ops/vec.h"
 
 namespace outrider {
@@ -19,119 +21,152 @@ constexpr int kWide = 4;  // vectors side by side: kTile * kWide sums fill the r
 #else
 constexpr int kWide = 1;
 #endif
+constexpr float kLeastSum = 1e-30f;  // what weighs less is nothing: its inverse would overflow
 
 struct Query {
-  const float* q;
+  const int16_t* codes;
+  float scale;
   float* sum;    // [padded head_dim] weighted values so far
   float* total;  // [16] exponentials so far, by lane
   float* largest;
-  int64_t first, visible;  // it sees positions [first, visible) of the block, one at least
+  int64_t begin, end;  // positions of the block that it sees, 0 <= begin < end <= 64
+};
+
+// What one query makes of the values of a block: sum = sum * factor + scale * (codes . value codes).
+struct Weights {
+  alignas(64) int16_t codes[kBlockPositions];
+  float scale;
+  Vec factor;
 };
 
 // A block of the cache, and the one that is fetched from memory meanwhile: the same when there is nothing to fetch.
 struct Block {
-  const uint16_t* data;
-  const uint16_t* next;
+  const int16_t* data;
+  const int16_t* next;
 };
 
 // scores[i][j] = q_i . key_j for 16 * Wide positions from the given one on.
 template <int Q, int Wide>
 void key_products(const Query* queries, Block block, int64_t head_dim, int64_t position,
                   float (*scores)[kBlockPositions]) {
-  const uint16_t* keys = block.data + position;
-  const uint16_t* next = block.next + position;
-  Vec sums[Q][Wide];
+  const float* scales = key_scales(block.data) + position;
+  const int16_t* keys = key_codes(block.data) + 2 * position;
+  const int16_t* next = key_codes(block.next) + 2 * position;
+  Ints sums[Q][Wide];
   for (auto& row : sums)
-    for (Vec& sum : row) sum = splat(0.0f);
-  for (int64_t d = 0; d < head_dim; ++d, keys += kBlockPositions, next += kBlockPositions) {
-    for (int w = 0; w < Wide; w += 2) __builtin_prefetch(next + w * kLanes);
-    Vec key[Wide];
-    for (int w = 0; w < Wide; ++w) key[w] = load_f16(keys + w * kLanes);
+    for (Ints& sum : row) sum = no_ints();
+  for (int64_t d = 0; d < head_dim; d += 2, keys += 2 * kBlockPositions, next += 2 * kBlockPositions) {
+    Pairs key[Wide];
+    for (int w = 0; w < Wide; ++w) {
+      __builtin_prefetch(next + 2 * w * kLanes);
+      key[w] = load_pairs(keys + 2 * w * kLanes);
+    }
     for (int i = 0; i < Q; ++i) {
-      const Vec q = splat(queries[i].q[d]);
-      for (int w = 0; w < Wide; ++w) sums[i][w] = fma(q, key[w], sums[i][w]);
+      const Pairs q = splat_pair(queries[i].codes + d);
+      for (int w = 0; w < Wide; ++w) sums[i][w] = add_products(sums[i][w], key[w], q);
     }
   }
-  for (int i = 0; i < Q; ++i)
-    for (int w = 0; w < Wide; ++w) store(scores[i] + position + w * kLanes, sums[i][w]);
+  for (int w = 0; w < Wide; ++w) {
+    const Vec scale = load(scales + w * kLanes);
+    for (int i = 0; i < Q; ++i)
+      store(scores[i] + position + w * kLanes, mul(to_floats(sums[i][w]), mul(scale, splat(queries[i].scale))));
+  }
 }
 
-// Turns a query's scores into exponentials relative to the largest so far, and brings its sums to the same base. What
-// positions out of its sight add to the total, e^-87, vanishes beside the 1 of the largest.
-void exponentiate(const Query& query, int64_t head_dim, float* scores) {
-  for (int64_t j = 0; j < query.first; ++j) scores[j] = -kInfinity;
-  for (int64_t j = query.visible; j < kBlockPositions; ++j) scores[j] = -kInfinity;
-  const Vec largest_by_lane = max(max(load(scores), load(scores + 16)), max(load(scores + 32), load(scores + 48)));
+inline void blank(const Query& query, float value, float* positions) {
+  for (int64_t j = 0; j < query.begin; ++j) positions[j] = value;
+  for (int64_t j = query.end; j < kBlockPositions; ++j) positions[j] = value;
+}
+
+inline Vec sum_of_four(const float* x) { return add(add(load(x), load(x + 16)), add(load(x + 32), load(x + 48))); }
+
+// Turns a query's scores into weights relative to the largest so far. Those of positions that it does not see, whatever
+// lies there, are exactly zero.
+inline void weigh(const Query& query, float* scores, const float* value_scales, Weights& weights) {
+  const bool partial = query.begin > 0 || query.end < kBlockPositions;
+  if (partial) blank(query, -kInfinity, scores);
+  const float in_block =
+      max_of_lanes(max(max(load(scores), load(scores + 16)), max(load(scores + 32), load(scores + 48))));
   const float before = *query.largest;
-  const float in_block = max_of_lanes(largest_by_lane);
   const float largest = in_block > before ? in_block : before;
   *query.largest = largest;
+  weights.factor = exp(splat(before - largest));
 
   for (int j = 0; j < kBlockPositions; j += kLanes) store(scores + j, exp(sub(load(scores + j), splat(largest))));
-  const Vec added = add(add(load(scores), load(scores + 16)), add(load(scores + 32), load(scores + 48)));
-  if (largest == before) {  // the factor would be exactly one
-    store(query.total, add(load(query.total), added));
+  if (partial) blank(query, 0.0f, scores);
+  store(query.total, fma(load(query.total), weights.factor, sum_of_four(scores)));
+
+  for (int j = 0; j < kBlockPositions; j += kLanes) store(scores + j, mul(load(scores + j), load(value_scales + j)));
+  if (partial) blank(query, 0.0f, scores);
+  const float sum = sum_of_lanes(sum_of_four(scores));
+  weights.scale = sum / kCodeNorm;
+  if (!(sum >= kLeastSum && sum < kInfinity)) {  // NaN as well, and then the scale is NaN
+    weights.scale = sum < kLeastSum ? 0.0f : __builtin_nanf("");
+    std::memset(weights.codes, 0, sizeof weights.codes);
     return;
   }
-  const Vec factor = exp(splat(before - largest));
-  store(query.total, fma(load(query.total), factor, added));
-  for (int64_t d = 0; d < head_dim; d += kLanes) store(query.sum + d, mul(load(query.sum + d), factor));
+  const Vec inverse = splat(kCodeNorm / sum);
+  for (int j = 0; j < kBlockPositions; j += kLanes) store_rounded(weights.codes + j, mul(load(scores + j), inverse));
 }
 
-// sum_i += weight_ij value_j for positions [begin, end) in order, for 16 * Wide elements of the head.
+// Adds the values of positions [begin, end), both even, for 16 * Wide elements of the head.
 template <int Q, int Wide>
-void add_values(const Query* queries, Block values, int64_t value_stride, const float (*weights)[kBlockPositions],
-                int64_t begin, int64_t end, int64_t element) {
-  Vec sums[Q][Wide];
-  for (int i = 0; i < Q; ++i)
-    for (int w = 0; w < Wide; ++w) sums[i][w] = load(queries[i].sum + element + w * kLanes);
-  for (int64_t j = begin; j < end; ++j) {
-    const int64_t offset = j * value_stride + element;
-    for (int w = 0; w < Wide; w += 2) __builtin_prefetch(values.next + offset + w * kLanes);
-    Vec value[Wide];
-    for (int w = 0; w < Wide; ++w) value[w] = load_f16(values.data + offset + w * kLanes);
+void add_values(const Query* queries, Block block, int64_t head_dim, const Weights* weights, int64_t begin, int64_t end,
+                int64_t element) {
+  const int64_t stride = padded(head_dim);
+  const int16_t* values = value_codes(block.data, head_dim) + begin * stride + 2 * element;
+  const int16_t* next = value_codes(block.next, head_dim) + begin * stride + 2 * element;
+  Ints sums[Q][Wide];
+  for (auto& row : sums)
+    for (Ints& sum : row) sum = no_ints();
+  for (int64_t j = begin; j < end; j += 2, values += 2 * stride, next += 2 * stride) {
+    Pairs value[Wide];
+    for (int w = 0; w < Wide; ++w) {
+      __builtin_prefetch(next + 2 * w * kLanes);
+      value[w] = load_pairs(values + 2 * w * kLanes);
+    }
     for (int i = 0; i < Q; ++i) {
-      const Vec weight = splat(weights[i][j]);
-      for (int w = 0; w < Wide; ++w) sums[i][w] = fma(weight, value[w], sums[i][w]);
+      const Pairs weight = splat_pair(weights[i].codes + j);
+      for (int w = 0; w < Wide; ++w) sums[i][w] = add_products(sums[i][w], value[w], weight);
     }
   }
-  for (int i = 0; i < Q; ++i)
-    for (int w = 0; w < Wide; ++w) store(queries[i].sum + element + w * kLanes, sums[i][w]);
+  for (int i = 0; i < Q; ++i) {
+    const Vec scale = splat(weights[i].scale);
+    for (int w = 0; w < Wide; ++w) {
+      float* sum = queries[i].sum + element + w * kLanes;
+      store(sum, fma(to_floats(sums[i][w]), scale, mul(load(sum), weights[i].factor)));
+    }
+  }
 }
 
-template <int Q>
-void add_all_values(const Query* queries, Block values, int64_t value_stride,
-                    const float (*weights)[kBlockPositions], int64_t begin, int64_t end) {
-  if (begin >= end) return;
-  int64_t d = 0;
-  for (; d + kLanes * kWide <= value_stride; d += kLanes * kWide)
-    add_values<Q, kWide>(queries, values, value_stride, weights, begin, end, d);
-  for (; d < value_stride; d += kLanes) add_values<Q, 1>(queries, values, value_stride, weights, begin, end, d);
-}
-
-// One block for Q queries in order of position: neither what they see first nor what they see last goes back.
+// One block for Q queries.
 template <int Q>
 void attend_tile(const Query* queries, Block block, int64_t head_dim) {
   alignas(64) float scores[Q][kBlockPositions];
-  const int64_t value_stride = padded(head_dim), values_begin = head_dim * kBlockPositions;
-  for (int64_t j = 0; j < queries[Q - 1].visible; j += kLanes * kWide)
-    key_products<Q, kWide>(queries, block, head_dim, j, scores);
-  for (int i = 0; i < Q; ++i) exponentiate(queries[i], value_stride, scores[i]);
-
-  const Block values{block.data + values_begin, block.next + values_begin};
-  const int64_t begin = queries[Q - 1].first, end = begin < queries[0].visible ? queries[0].visible : begin;
+  Weights weights[Q];
+  int64_t begin = kBlockPositions, end = 0;
   for (int i = 0; i < Q; ++i) {
-    const int64_t before = queries[i].visible < begin ? queries[i].visible : begin;
-    add_all_values<1>(queries + i, values, value_stride, scores + i, queries[i].first, before);
+    begin = queries[i].begin < begin ? queries[i].begin : begin;
+    end = queries[i].end > end ? queries[i].end : end;
   }
-  add_all_values<Q>(queries, values, value_stride, scores, begin, end);  // what all see, if anything
-  for (int i = 0; i < Q; ++i)
-    add_all_values<1>(queries + i, values, value_stride, scores + i, end, queries[i].visible);
+  for (int j = 0; j < kHeaderElements; j += 32) __builtin_prefetch(block.next + j);
+  constexpr int64_t kStep = kLanes * kWide;
+  for (int64_t j = begin / kStep * kStep; j < end; j += kStep)
+    key_products<Q, kWide>(queries, block, head_dim, j, scores);
+  for (int i = 0; i < Q; ++i) weigh(queries[i], scores[i], value_scales(block.data), weights[i]);
+
+  int64_t d = 0;
+  const int64_t width = padded(head_dim);
+  begin = begin / 2 * 2;
+  end = (end + 1) / 2 * 2;
+  for (; d + kStep <= width; d += kStep) add_values<Q, kWide>(queries, block, head_dim, weights, begin, end, d);
+  for (; d < width; d += kLanes) add_values<Q, 1>(queries, block, head_dim, weights, begin, end, d);
 }
 
 void attend_some(const Query* queries, int64_t count, Block block, int64_t head_dim) {
   static_assert(kTile == 6);
   switch (count) {
+    case 0: return;
     case 1: return attend_tile<1>(queries, block, head_dim);
     case 2: return attend_tile<2>(queries, block, head_dim);
     case 3: return attend_tile<3>(queries, block, head_dim);
@@ -141,47 +176,108 @@ void attend_some(const Query* queries, int64_t count, Block block, int64_t head_
   }
 }
 
-void attend(const AttentionTask& task, float* scratch) {
-  const int64_t count = task.end - task.begin, width = padded(task.head_dim);
-  float* sums = scratch;
-  float* totals = sums + count * width;
-  float* largest = totals + count * kLanes;
-  for (int64_t i = 0; i < count * (width + kLanes); ++i) scratch[i] = 0.0f;
-  for (int64_t i = 0; i < count; ++i) largest[i] = -kInfinity;
+// The queries of a task: what each is, all the positions that it sees, and what it has seen so far.
+struct Queries {
+  explicit Queries(const AttentionTask& t, float* scratch) : task(t), count(t.end - t.begin) {
+    const int64_t width = padded(t.head_dim);
+    float* sums = scratch;
+    float* totals = sums + count * width;
+    for (int64_t i = 0; i < count * (width + kLanes); ++i) scratch[i] = 0.0f;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = (t.begin + i) / t.group, head = (t.begin + i) % t.group, position = t.rows[at].position;
+      const int64_t first = t.window > 0 && position >= t.window ? position - t.window + 1 : 0;
+      largest[i] = -kInfinity;
+      rows[i] = t.rows + at;
+      all[i] = {t.q + at * t.q_stride + head * width, t.q_scales[at * t.q_scales_stride + head],
+                sums + i * width, totals + i * kLanes, largest + i, first, position + 1};
+    }
+  }
 
-  const int64_t last_position = task.first_position + (task.end - 1) / task.group;
-  const int64_t num_tiles = (count + kTile - 1) / kTile;
-  const int64_t num_blocks = last_position / kBlockPositions + 1;
-  const auto block_at = [&](int64_t b) {
+  const int16_t* block(int64_t b) const {
     return task.chunks[b / kBlocksPerChunk] + task.chunk_offset + b % kBlocksPerChunk * block_elements(task.head_dim);
-  };
-  const auto first_seen = [&](int64_t position) {
-    return task.window > 0 && position >= task.window ? position - task.window + 1 : 0;
-  };
-  const int64_t first_position = task.first_position + task.begin / task.group;
-  for (int64_t b = first_seen(first_position) / kBlockPositions; b < num_blocks; ++b) {
-    Block block{block_at(b), b + 1 < num_blocks ? block_at(b + 1) : block_at(b)};
-    for (int64_t tile = 0; tile < num_tiles; ++tile) {
-      Query queries[kTile];
-      int64_t used = 0;
-      for (int64_t i = count * tile / num_tiles; i < count * (tile + 1) / num_tiles; ++i) {
-        const int64_t row = (task.begin + i) / task.group, head = (task.begin + i) % task.group;
-        const int64_t position = task.first_position + row, first = first_seen(position) - b * kBlockPositions;
-        const int64_t visible = position + 1 - b * kBlockPositions;
-        if (visible <= 0 || first >= kBlockPositions) continue;
-        queries[used++] = {task.q + row * task.q_stride + head * task.head_dim, sums + i * width, totals + i * kLanes,
-                           largest + i, first > 0 ? first : 0, visible < kBlockPositions ? visible : kBlockPositions};
+  }
+  // Whether query i finds all that it sees of block b where the positions say.
+  bool in_place(int64_t i, int64_t b) const {
+    return rows[i]->in_place > rows[i]->position || (b + 1) * kBlockPositions <= rows[i]->in_place;
+  }
+  // Appends query i to a tile if it sees any of block b.
+  void add_if_seeing(int64_t i, int64_t b, Query* tile, int64_t& used) const {
+    const int64_t begin = all[i].begin - b * kBlockPositions, end = all[i].end - b * kBlockPositions;
+    if (begin >= kBlockPositions || end <= 0) return;
+    Query& query = tile[used++] = all[i];
+    query.begin = begin > 0 ? begin : 0;
+    query.end = end < kBlockPositions ? end : kBlockPositions;
+  }
+
+  const AttentionTask& task;
+  const int64_t count;
+  float largest[kMaxTaskQueries];
+  const AttentionRow* rows[kMaxTaskQueries];
+  Query all[kMaxTaskQueries];
+};
+
+// Block b as a node of a tree sees it: its ancestors, and itself, at their positions.
+void assemble(const Queries& queries, const AttentionRow& row, int64_t b, int16_t* block) {
+  const int64_t head_dim = queries.task.head_dim, first = b * kBlockPositions;
+  if (first < row.in_place)
+    std::memcpy(block, queries.block(b), static_cast<size_t>(block_elements(head_dim)) * sizeof *block);
+  int64_t node = row.node;
+  for (int64_t position = row.position; position >= row.in_place && position >= first; --position) {
+    const int64_t slot = row.tree + node;
+    if (position < first + kBlockPositions)
+      copy_slot(queries.block(slot / kBlockPositions), slot % kBlockPositions, head_dim, block, position - first);
+    node = row.parents[node];
+  }
+}
+
+// The blocks in which a node's ancestors lie elsewhere, node by node: few beside those that all nodes share.
+void attend_to_ancestors(const Queries& queries, int16_t* scratch) {
+  for (int64_t begin = 0, end = 0; begin < queries.count; begin = end) {
+    const AttentionRow& row = *queries.rows[begin];
+    while (end < queries.count && queries.rows[end] == &row) ++end;
+    const int64_t first = queries.all[begin].begin > row.in_place ? queries.all[begin].begin : row.in_place;
+    for (int64_t b = first / kBlockPositions; b * kBlockPositions <= row.position; ++b) {
+      if (queries.in_place(begin, b)) break;  // all of it is
+      assemble(queries, row, b, scratch);
+      for (int64_t i = begin; i < end; i += kTile) {
+        Query tile[kTile];
+        int64_t used = 0;
+        for (int64_t j = i; j < end && j < i + kTile; ++j) queries.add_if_seeing(j, b, tile, used);
+        attend_some(tile, used, {scratch, scratch}, queries.task.head_dim);
       }
+    }
+  }
+}
+
+void attend(const AttentionTask& task, float* scratch) {
+  const Queries queries(task, scratch);
+  int64_t begin = INT64_MAX, end = 0;  // blocks
+  for (int64_t i = 0; i < queries.count; ++i) {
+    const int64_t first = queries.all[i].begin / kBlockPositions, last = queries.rows[i]->position / kBlockPositions;
+    begin = first < begin ? first : begin;
+    end = last + 1 > end ? last + 1 : end;
+  }
+  const int64_t num_tiles = (queries.count + kTile - 1) / kTile;
+  for (int64_t b = begin; b < end; ++b) {
+    Block block{queries.block(b), queries.block(b + 1 < end ? b + 1 : b)};
+    for (int64_t t = 0; t < num_tiles; ++t) {
+      Query tile[kTile];
+      int64_t used = 0;
+      for (int64_t i = queries.count * t / num_tiles; i < queries.count * (t + 1) / num_tiles; ++i)
+        if (queries.in_place(i, b)) queries.add_if_seeing(i, b, tile, used);
       if (used == 0) continue;
-      attend_some(queries, used, block, task.head_dim);
+      attend_some(tile, used, block, task.head_dim);
       block.next = block.data;
     }
   }
-  for (int64_t i = 0; i < count; ++i) {
+  const int64_t width = padded(task.head_dim);
+  attend_to_ancestors(queries, reinterpret_cast<int16_t*>(scratch + kMaxTaskQueries * (width + 32)));
+
+  for (int64_t i = 0; i < queries.count; ++i) {
     const int64_t row = (task.begin + i) / task.group, head = (task.begin + i) % task.group;
     float* out = task.out + row * task.out_stride + head * task.head_dim;
-    const float total = sum_of_lanes(load(totals + i * kLanes));
-    for (int64_t d = 0; d < task.head_dim; ++d) out[d] = sums[i * width + d] / total;
+    const float total = sum_of_lanes(load(queries.all[i].total));
+    for (int64_t d = 0; d < task.head_dim; ++d) out[d] = queries.all[i].sum[d] / total;
   }
 }
 

@@ -4,6 +4,7 @@
 namespace outrider {
 
 extern const Ops kAvx2Ops;
-const Ops kAvx2Ops = {rms_scale, scale_row, add_rows, silu_mul, gelu_mul, rotate, write_cache, attend};
+const Ops kAvx2Ops = {rms_scale, scale_row,     add_rows,    silu_mul,  gelu_mul,
+                       rotate,    quantise_head, write_cache, copy_slot, attend};
 
 }  // namespace outrider

@@ -1,4 +1,4 @@
-// Sixteen floats, and the few operations on them that the executor needs, each defined to the last bit.
+// Sixteen floats or integers, and the few operations on them that the executor needs, each defined to the last bit.
 //
 // One source, compiled once per instruction set. Every operation is one IEEE operation per lane (a fused multiply-add
 // counts as one), so that all sets agree. Where a comparison decides, it is `a > b ? a : b` with the second operand
@@ -13,13 +13,13 @@
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-#else
-#include "formats/half.h"
 #endif
 
 namespace outrider {
 namespace {
 
+// Beside floats (Vec) there are Ints, 32 bits each, and Pairs of 16 bits: add_products adds to each integer the two
+// products of a lane's pairs, and store_rounded keeps the low 16 bits of floats rounded to the nearest even integer.
 constexpr int kLanes = 16;
 constexpr float kInfinity = __builtin_inff();
 
@@ -42,12 +42,23 @@ inline Vec exp2_of_low_bits(Vec a) {
   const __m512i bits = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);
   return {_mm512_castsi512_ps(_mm512_add_epi32(bits, _mm512_set1_epi32(0x3f800000)))};
 }
-inline Vec load_f16(const uint16_t* p) {
-  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+
+struct Ints { __m512i v; };
+struct Pairs { __m512i v; };
+inline Ints no_ints() { return {_mm512_setzero_si512()}; }
+inline Pairs load_pairs(const int16_t* p) { return {_mm512_loadu_si512(p)}; }
+inline Pairs splat_pair(const int16_t* p) {
+  int32_t pair;
+  std::memcpy(&pair, p, sizeof pair);
+  return {_mm512_set1_epi32(pair)};
 }
-inline void store_f16(uint16_t* p, Vec a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+inline Ints add_products(Ints sum, Pairs a, Pairs b) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));  // around the intrinsic GCC 12 copies every sum
+  return sum;
+}
+inline Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline void store_rounded(int16_t* p, Vec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v)));
 }
 
 #elif defined(__AVX2__)
@@ -79,13 +90,27 @@ inline __m256 exp2_of_low_bits(__m256 a) {
   return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_set1_epi32(0x3f800000)));
 }
 inline Vec exp2_of_low_bits(Vec a) { return {exp2_of_low_bits(a.lo), exp2_of_low_bits(a.hi)}; }
-inline Vec load_f16(const uint16_t* p) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+
+struct Ints { __m256i lo, hi; };
+struct Pairs { __m256i lo, hi; };
+inline Ints no_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline Pairs load_pairs(const int16_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16))};
 }
-inline void store_f16(uint16_t* p, Vec a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+inline Pairs splat_pair(const int16_t* p) {
+  int32_t pair;
+  std::memcpy(&pair, p, sizeof pair);
+  return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
+}
+inline Ints add_products(Ints sum, Pairs a, Pairs b) {
+  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(a.lo, b.lo)),
+          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(a.hi, b.hi))};
+}
+inline Vec to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+inline void store_rounded(int16_t* p, Vec a) {
+  const __m256i mixed = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(mixed, 0xd8));
 }
 
 #else  // four lanes at a time: SSE2, NEON, or whatever the compiler makes of it
@@ -146,32 +171,64 @@ inline Vec exp2_of_low_bits(Vec a) {
   return each_quad([&](int i) { return Quad((QuadBits(a.q[i]) << 23) + 0x3f800000u); });
 }
 
-#if defined(__aarch64__)
-inline Vec load_f16(const uint16_t* p) {
-  return each_quad([p](int i) { return Quad(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)))); });
-}
-inline void store_f16(uint16_t* p, Vec a) {
-  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(float32x4_t(a.q[i]))));
-}
-#else
-inline Vec load_f16(const uint16_t* p) {
-  Vec r;
-  for (int i = 0; i < kLanes; ++i) r.q[i / 4][i % 4] = f16_to_float(p[i]);
+
+typedef int32_t QuadInts __attribute__((vector_size(16)));
+struct Ints { QuadInts q[4]; };
+struct Pairs { int16_t v[2 * kLanes]; };
+inline Ints no_ints() { return {}; }
+inline Pairs load_pairs(const int16_t* p) {
+  Pairs r;
+  std::memcpy(&r, p, sizeof r);
   return r;
 }
-inline void store_f16(uint16_t* p, Vec a) {
-  for (int i = 0; i < kLanes; ++i) p[i] = float_to_f16(a.q[i / 4][i % 4]);
+inline Pairs splat_pair(const int16_t* p) {
+  Pairs r;
+  for (int i = 0; i < kLanes; ++i) std::memcpy(r.v + 2 * i, p, 2 * sizeof *p);
+  return r;
 }
+inline Ints add_products(Ints sum, const Pairs& a, const Pairs& b) {
+  for (int i = 0; i < 4; ++i) {
+    const int16_t *x = a.v + 8 * i, *y = b.v + 8 * i;
+#if defined(__aarch64__)
+    const int16x8_t u = vld1q_s16(x), v = vld1q_s16(y);
+    sum.q[i] += QuadInts(vpaddq_s32(vmull_s16(vget_low_s16(u), vget_low_s16(v)), vmull_high_s16(u, v)));
+#else
+    for (int j = 0; j < 4; ++j) sum.q[i][j] += x[2 * j] * y[2 * j] + x[2 * j + 1] * y[2 * j + 1];
 #endif
+  }
+  return sum;
+}
+inline Vec to_floats(Ints a) {
+  return each_quad([&](int i) { return __builtin_convertvector(a.q[i], Quad); });
+}
+inline void store_rounded(int16_t* p, Vec a) {
+  for (int i = 0; i < kLanes; ++i) {  // adding 1.5 * 2^23 leaves the rounded integer in the low bits
+    const float shifted = a.q[i / 4][i % 4] + 0x1.8p23f;
+    uint32_t bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    p[i] = static_cast<int16_t>(bits);
+  }
+}
 #endif
 
 // The sum of the lanes: halves folded onto each other, 16 to 8 to 4 to 2 to 1.
 inline float sum_of_lanes(Vec a) {
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+  const __m256 eight = _mm256_add_ps(a.lo, a.hi);
+#endif
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+#else
   float v[kLanes];
   store(v, a);
   for (int half = 8; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) v[i] += v[i + half];
   return v[0];
+#endif
 }
 // e^x to about one unit in the last place for x in [-87, 88]; beyond, the value at the nearer end. NaN gives NaN.
 // x = n ln 2 + r in two steps (Cody and Waite), then 1 + r + r^2 g(r) with g of degree 4 fitted for the least largest

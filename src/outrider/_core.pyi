@@ -90,8 +90,13 @@ class Model:
     def length(self, sequence_id: int) -> int: ...
     def fork(self, sequence_id: int) -> int: ...
     def crop(self, sequence_id: int, length: int) -> None: ...
+    def keep_path(self, sequence_id: int, nodes: Sequence[int]) -> None: ...
     def forward(
-        self, sequence_ids: Sequence[int], token_ids: Sequence[Sequence[int]], num_logits: Sequence[int]
+        self,
+        sequence_ids: Sequence[int],
+        token_ids: Sequence[Sequence[int]],
+        num_logits: Sequence[int],
+        parents: Sequence[Sequence[int] | None],
     ) -> Logits:
         """Run one pass: see ``Backend.forward``.
 

@@ -31,7 +31,7 @@ def logits(path) -> np.ndarray:
 
 
 def assert_near(found: np.ndarray, reference) -> None:
-    """As in the native core's own tests, where it says why the median is held more tightly than the largest."""
+    """As in the native core's own tests."""
     wanted = tiny.reference_logits(reference, TOKENS)
     error = np.abs(found - wanted) / wanted.std()
     assert np.median(error) < 3e-4

@@ -6,7 +6,6 @@ Both come from one transformers model, so that what is read back can be compared
 from __future__ import annotations
 
 import json
-from inspect import signature
 from pathlib import Path
 
 import gguf
@@ -16,7 +15,6 @@ from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
-    DynamicCache,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     LlamaConfig,
@@ -127,18 +125,10 @@ def build_model(architecture: str = "llama", *, seed: int = 0, **overrides: obje
     return model
 
 
-class HalfCache(DynamicCache):
-    """Keys and values rounded to half precision, as the native cache has them."""
-
-    def update(self, keys, values, *args, **kwargs):
-        return super().update(keys.half().float(), values.half().float(), *args, **kwargs)
-
-
 def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np.float32]:
-    """Return ``[len(token_ids), vocab_size]`` logits, by transformers in float32 but for the cache."""
-    name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"  # renamed in version 5
+    """Return ``[len(token_ids), vocab_size]`` logits, by transformers in float32."""
     with torch.no_grad():
-        logits: NDArray[np.float32] = model(torch.tensor([token_ids]), **{name: HalfCache()}).logits[0].numpy()
+        logits: NDArray[np.float32] = model(torch.tensor([token_ids])).logits[0].numpy()
     return logits
 
 

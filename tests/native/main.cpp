@@ -43,7 +43,7 @@ const std::map<std::string, void (*)()> kTests = {
     TEST(gelu_is_close_to_exact),
     TEST(norm_of_a_head_takes_nothing_beyond_it),
     TEST(cache_takes_nothing_beyond_a_head),
-    TEST(cache_rounds_to_nearest_half),
+    TEST(heads_are_quantised_closely),
     TEST(pool_calls_every_thread),
     TEST(pool_passes_exceptions_on),
     TEST(pool_sizes),

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tiny import reference_logits as reference
 from tiny_models import Shape, build_reference, load, tensors_of
-from tiny_models import reference_logits as reference
 
 from outrider import _core
 from outrider.backends.base import Rows

@@ -215,7 +215,7 @@ def test_a_model_that_is_not_finished() -> None:
     model = _core.Model(config, threads=1, max_length=16, isa="")
     sequence = model.open()
     with pytest.raises(ValueError, match="not finished"):
-        model.forward([sequence], [[1]], [1])
+        model.forward([sequence], [[1]], [1], [None])
 
 
 def vars_of(shape: Shape) -> dict[str, Any]:
@@ -238,6 +238,15 @@ def vars_of(shape: Shape) -> dict[str, Any]:
         (lambda s: [Rows(-1, [2])], "sequence -1"),
         (lambda s: [Rows(s, [1] * 12)], "would hold 17"),
         (lambda s: [Rows(s, [1] * 100_000)], "max_length 16"),
+        (lambda s: [Rows(s, [1] * 12, 1, [-1] * 12)], "max_length 16"),
+        (lambda s: [Rows(s, [1, 2], 1, [-1])], "number of parents is 1"),
+        (lambda s: [Rows(s, [1, 2], 1, [])], "number of parents is 0"),
+        (lambda s: [Rows(s, [1, 2], 1, [0, 0])], "parent of a node is 0"),
+        (lambda s: [Rows(s, [1, 2], 1, [-1, 1])], "parent of a node is 1"),
+        (lambda s: [Rows(s, [1, 2, 3], 1, [-1, 2, 1])], "parent of a node is 2"),
+        (lambda s: [Rows(s, [1, 2], 1, [-1, -2])], "parent of a node is -2"),
+        (lambda s: [Rows(s, [1, 2], 1, [-1, 2**62])], "parent of a node is 4611686018427387904"),
+        (lambda s: [Rows(s, [1, 2], 1, [-1, 2**64])], "64 bits"),
     ],
 )
 def test_passes(batch: Callable[[int], list[Rows]], named: str) -> None:
@@ -272,11 +281,40 @@ def test_crops(length: int) -> None:
     assert backend.length(sequence) == 5
 
 
+@pytest.mark.parametrize("nodes", [[1], [0, 2], [0, 1, 1], [0, 3], [3], [-1], [2**62], [2**64], [0] * 100_000])
+def test_paths(nodes: list[int]) -> None:
+    backend = load(SHAPE)
+    sequence = backend.open_sequence()
+    with pytest.raises(UsageError, match="no tree"):
+        backend.keep_path(sequence, [])
+    backend.forward([Rows(sequence, [1, 2], 0)])
+    logits = backend.forward([Rows(sequence, [5, 6, 7], 3, [-1, 0, -1])]).copy()
+    with pytest.raises(UsageError):
+        backend.keep_path(sequence, nodes)
+    assert backend.length(sequence) == 5
+    backend.keep_path(sequence, [0])
+    np.testing.assert_array_equal(backend.forward([Rows(sequence, [6])]), logits[1:2])
+
+
+def test_a_tree_must_be_resolved_first() -> None:
+    backend = load(SHAPE)
+    sequence = backend.open_sequence()
+    backend.forward([Rows(sequence, [1, 2], 0)])
+    logits = backend.forward([Rows(sequence, [5, 6, 7], 3, [-1, 0, -1])]).copy()
+    for refused in (lambda: backend.forward([Rows(sequence, [1])]), lambda: backend.fork(sequence)):
+        with pytest.raises(UsageError, match="holds a tree"):
+            refused()
+    with pytest.raises(UsageError, match="before"):
+        backend.crop(sequence, 3)
+    backend.crop(sequence, 2)
+    np.testing.assert_array_equal(backend.forward([Rows(sequence, [7])]), logits[2:3])
+
+
 def test_closed_sequences_are_unknown() -> None:
     backend = load(SHAPE)
     sequence = backend.open_sequence()
     backend.close_sequence(sequence)
-    for call in (backend.close_sequence, backend.length, lambda s: backend.crop(s, 0)):
+    for call in (backend.close_sequence, backend.length, backend.fork, lambda s: backend.crop(s, 0)):
         with pytest.raises(UsageError, match=f"sequence {sequence} is not open"):
             call(sequence)
     assert backend.open_sequence() != sequence

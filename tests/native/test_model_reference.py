@@ -1,8 +1,7 @@
 """The native backend against transformers in float32, on tiny random models.
 
-Two things differ by design: the summing order, worth some 1e-6 of a logit, and now and then a key or value that lies
-on the edge between two half-precision numbers and is rounded the other way, worth some 1e-4 of later logits. So the
-median error is held tightly and the largest loosely. The standard deviation of the logits is about 1.5.
+What differs by design is that queries, keys, values and their weights are rounded to 16-bit integers: some 5e-4 of a
+logit, where a cache in half precision would be worth 1e-3. The standard deviation of the logits is about 1.5.
 """
 
 from dataclasses import replace
@@ -53,8 +52,8 @@ def test_float32_weights(name: str, isa: str) -> None:
     shape = SHAPES[name]
     reference = reference_logits(build_reference(shape), TOKENS)
     error = np.abs(native_logits(load(shape, isa=isa, threads=2)) - reference)
-    assert np.median(error) < 3e-4
-    assert error.max() < 2e-2
+    assert np.median(error) < 6e-4
+    assert error.max() < 1e-2
 
 
 @pytest.mark.parametrize(("weight_type", "dtype"), [("F16", torch.float16), ("BF16", torch.bfloat16)])
@@ -67,8 +66,8 @@ def test_half_width_weights_are_exact(name: str, weight_type: str, dtype: torch.
         if weight.ndim == 2:
             weight.data = weight.data.to(dtype).float()
     error = np.abs(native_logits(load(shape, weight_type=weight_type)) - reference_logits(model, TOKENS))
-    assert np.median(error) < 3e-4
-    assert error.max() < 2e-2
+    assert np.median(error) < 6e-4
+    assert error.max() < 1e-2
 
 
 @pytest.mark.parametrize(("weights", "limit"), [("bfloat16", 0.04), ("int8", 0.12)])

@@ -36,7 +36,7 @@ void test_silu_is_close_to_exact();
 void test_gelu_is_close_to_exact();
 void test_norm_of_a_head_takes_nothing_beyond_it();
 void test_cache_takes_nothing_beyond_a_head();
-void test_cache_rounds_to_nearest_half();
+void test_heads_are_quantised_closely();
 
 void test_pool_calls_every_thread();
 void test_pool_passes_exceptions_on();

@@ -65,7 +65,7 @@ class Shape:
     tied: bool = False
     attention_bias: bool = False  # qwen2 always has it
     interleaved: bool = False
-    window: int = 0  # of every layer but each third; gemma3 alone
+    window: int = 0  # of every layer but each third; the reference has it for gemma3 alone
     seed: int = 0
 
     @property

@@ -141,17 +141,17 @@ class NativeBackend:
 
     def keep_path(self, sequence_id: int, nodes: Sequence[int]) -> None:
         """Forget the last pass's tree but for one path from its root: see the contract."""
-        raise UsageError(f"sequence {sequence_id} holds no tree to keep {list(nodes)} of")
+        with _errors_as(UsageError):
+            self._model.keep_path(sequence_id, nodes)
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
-        """Run one pass over the rows of all given sequences: see the contract. Trees are refused as yet."""
-        if any(rows.parents is not None for rows in batch):
-            raise UsageError("the native core takes chains of tokens only; leave out parents")
+        """Run one pass over the rows of all given sequences: see the contract."""
         with _errors_as(UsageError):
             return self._model.forward(
                 [rows.sequence_id for rows in batch],
                 [rows.token_ids for rows in batch],
                 [rows.num_logits for rows in batch],
+                [rows.parents for rows in batch],
             )
 
 
