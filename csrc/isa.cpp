@@ -1,6 +1,7 @@
 #include "isa.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #if defined(__x86_64__)
@@ -18,9 +19,13 @@ namespace {
 constexpr int kArchReqXcompPerm = 0x1023;
 constexpr int kXfeatureTileData = 18;
 
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+// Not every compiler's __builtin_cpu_supports knows the name; what it says of AVX2 covers the system's part.
+bool has_f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1) != 0;
 }
+
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 
 bool has_avx512vnni() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -67,14 +72,16 @@ std::string_view isa_name(Isa isa) {
 }
 
 Isa choose_isa(std::string_view name) {
+  const char* const variable = name.empty() ? std::getenv("OUTRIDER_ISA") : nullptr;
+  if (variable != nullptr) name = variable;
   const std::vector<Isa> isas = available_isas();
   if (name.empty()) return isas.back();
   const auto found = std::find_if(isas.begin(), isas.end(), [&](Isa isa) { return isa_name(isa) == name; });
   if (found != isas.end()) return *found;
   std::string names;
   for (const Isa isa : isas) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
-  throw std::invalid_argument("instruction set '" + std::string(name) + "' is not available; this machine runs: " +
-                              names);
+  throw std::invalid_argument((variable != nullptr ? "OUTRIDER_ISA names instruction set '" : "instruction set '") +
+                              std::string(name) + "', which is not available; this machine runs: " + names);
 }
 
 }  // namespace outrider

@@ -15,7 +15,7 @@ enum class Isa { kPortable, kAvx2, kAvx512Vnni, kAmx };
 // Sets this binary holds and this processor and operating system run, the best last.
 std::vector<Isa> available_isas();
 std::string_view isa_name(Isa isa);  // "portable", "avx2", "avx512vnni", "amx"
-// The best available set for an empty name. Throws std::invalid_argument for an unknown or unavailable one,
+// For an empty name the set that the environment variable OUTRIDER_ISA names, or else the best available one. Throws std::invalid_argument for an unknown or unavailable one,
 // naming what is available. On success AMX has its permission from the operating system.
 Isa choose_isa(std::string_view name);
 

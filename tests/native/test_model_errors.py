@@ -102,6 +102,19 @@ def test_the_default_number_of_threads_is_one_that_the_core_takes(monkeypatch: p
     assert load(SHAPE, threads=None).threads == 3
 
 
+@pytest.mark.parametrize("isa", _core.available_isas())
+def test_the_environment_chooses_the_instruction_set(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_ISA", isa)
+    assert load(SHAPE).isa == isa
+    assert load(SHAPE, isa="portable").isa == "portable"  # an argument weighs more
+
+
+def test_an_environment_that_asks_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_ISA", "mmx")
+    with pytest.raises(UsageError, match=r"OUTRIDER_ISA names instruction set 'mmx', which is not available; this machine runs: portable"):
+        load(SHAPE)
+
+
 # Runs with so many bytes of address space more than it has.
 POOR = """
 import resource, sys

@@ -49,7 +49,8 @@ class NativeBackend:
             max_length: The most tokens that one sequence may hold, at most ``config.context_length``.
             threads: How many threads compute, at most ``_core.MAX_THREADS``; by default one for each physical core
                 that this process may use.
-            isa: One of ``outrider._core.available_isas()``; by default the best of them.
+            isa: One of ``outrider._core.available_isas()``; by default what the environment variable ``OUTRIDER_ISA``
+                names, or else the best of them. All give the same bits.
             weights: How matrices are held: as the file has them, without loss, or requantised. ``"int4"`` makes a
                 model that is good for drafting only.
             head_tokens: The tokens that the model can say; the logits of all others are minus infinity. By default
