@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 PROMPT ?= Write a Python function that merges two sorted lists, with type hints and a docstring.
 
-.PHONY: install demo check fix test bench peers clean sanitize
+.PHONY: install demo check fix test bench peers clean sanitize fuzz
 
 install: $(VENV)/.installed
 
@@ -55,9 +55,31 @@ peers: $(VENV)/.tools
 clean:
 	rm -rf $(VENV) .peers build dist
 
-# The kernels' own tests, watched for reads out of bounds, undefined behaviour and leaks.
-sanitize: $(VENV)/.tools
-	$(BIN)/cmake -S tests/native -B build/sanitized -DCMAKE_BUILD_TYPE=Debug \
-	  -DCMAKE_CXX_FLAGS='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
-	$(BIN)/cmake --build build/sanitized -j2
-	set -e; for test in $$(build/sanitized/kernel_tests list); do echo $$test; build/sanitized/kernel_tests $$test; done
+# The native code's tests and the fuzz targets' corpus, watched for reads out of bounds, undefined behaviour and leaks.
+WATCH    := -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -fsanitize=address,undefined
+WATCHED  := build/watched
+ON_WATCH := LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0
+
+sanitize: $(VENV)/.reference
+	$(BIN)/cmake -S . -B $(WATCHED) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS='$(WATCH)' \
+	  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+	$(BIN)/cmake --build $(WATCHED) --target _core kernel_tests fuzz_gguf fuzz_executor
+	set -e; for test in $$($(WATCHED)/tests/native/kernel_tests list); do $(WATCHED)/tests/native/kernel_tests $$test; done
+	$(WATCHED)/tests/fuzz/fuzz_gguf tests/fuzz/corpus/gguf/*
+	$(WATCHED)/tests/fuzz/fuzz_executor tests/fuzz/corpus/executor/*
+	rm -rf $(WATCHED)/site && mkdir $(WATCHED)/site && cp -r src/outrider $(WATCHED)/site && cp $(WATCHED)/_core*.so $(WATCHED)/site/outrider
+	$(ON_WATCH) PYTHONPATH=$(WATCHED)/site:$(shell echo $(VENV)/lib/python3*/site-packages) \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/native --deselect tests/native/test_kernels.py
+
+# Looks for inputs that the file parser or the executor mishandles, FUZZ_SECONDS each. Needs Clang with libFuzzer; what
+# it finds belongs in the corpus, whose files `make sanitize` replays.
+FUZZ_SECONDS ?= 120
+FUZZED       := build/fuzzed
+
+fuzz: $(VENV)/.tools
+	$(BIN)/cmake -S . -B $(FUZZED) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
+	  -DCMAKE_CXX_FLAGS='$(WATCH),fuzzer-no-link' -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+	$(BIN)/cmake --build $(FUZZED) --target fuzz_gguf fuzz_executor
+	mkdir -p $(FUZZED)/gguf $(FUZZED)/executor
+	$(FUZZED)/tests/fuzz/fuzz_gguf -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=2000 $(FUZZED)/gguf tests/fuzz/corpus/gguf
+	$(FUZZED)/tests/fuzz/fuzz_executor -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=2000 $(FUZZED)/executor tests/fuzz/corpus/executor

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "native-tests"
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "native-tests"
 TESTS = re.findall(r"TEST\((\w+)\),", (HERE / "main.cpp").read_text())
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 
@@ -22,10 +23,11 @@ TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "
 def kernel_tests() -> Path:
     cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert cmake is not None, "these tests need cmake; pip install cmake"
-    for command in ([cmake, "-S", HERE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release"], [cmake, "--build", BUILD, "-j2"]):
+    configure = [cmake, "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={sys.executable}"]
+    for command in (configure, [cmake, "--build", BUILD, "--target", "kernel_tests", "-j2"]):
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout + built.stderr
-    return BUILD / "kernel_tests"
+    return BUILD / "tests" / "native" / "kernel_tests"
 
 
 @pytest.mark.parametrize("name", TESTS)
