@@ -27,6 +27,7 @@ RUNS: dict[str, list[str]] = {
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
+    "loading-1.5b": ["loading", "--model", TARGET],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],
     "numerics-smollm2": ["numerics", "--model", SMALL],

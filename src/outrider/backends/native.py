@@ -9,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from outrider import _core
 from outrider.backends.base import Rows
 from outrider.errors import ContextLengthError, ModelFileError, OutriderError, UsageError
 from outrider.models.config import ModelConfig, TensorSource
+from outrider.models.mapping import give_back_pages
 from outrider.types import Logits
 
 WeightFormat = Literal["file", "int8", "int4", "bfloat16"]
@@ -72,6 +75,7 @@ class NativeBackend:
                 model.cut_head(sorted(set(head_tokens)))
         if weights not in get_args(WeightFormat):
             raise UsageError(f"weights is {weights!r}; use one of {', '.join(get_args(WeightFormat))}")
+        embedding = np.empty(0, np.uint8)
         with _errors_as(ModelFileError):
             for tensor in tensors:
                 model.add_tensor(
@@ -82,7 +86,10 @@ class NativeBackend:
                     data=tensor.data,
                     pack_as=weights,
                 )
+                give_back_pages(tensor.data)
+                embedding = tensor.data if tensor.role == "embedding" else embedding
             model.finish()
+            give_back_pages(embedding)  # of which a row is read now and then
         return cls(model, is_compressed=weights == "int4" or head_tokens is not None)
 
     @property

@@ -33,3 +33,21 @@ def map_file(path: Path) -> NDArray[np.uint8]:
         reason = getattr(error, "strerror", None) or error
         raise ModelFileError(f"{path} cannot be read: {reason}; check the path") from error
     return np.frombuffer(view, np.uint8)
+
+
+def give_back_pages(data: NDArray[np.uint8]) -> None:
+    """Let go of the memory of a part of a map that has been read; it is read again if it is looked at again.
+
+    Otherwise a model's file would lie in memory beside its packed weights. Arrays that are no part of a map are left
+    alone.
+    """
+    base: object = data
+    while isinstance(base, np.ndarray):
+        whole, base = base, base.base
+    base = base.obj if isinstance(base, memoryview) else base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        offset = data.ctypes.data - whole.ctypes.data
+        start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages only
+        length = (offset + data.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
+        if length > 0:
+            base.madvise(mmap.MADV_DONTNEED, start, length)
