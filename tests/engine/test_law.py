@@ -5,11 +5,12 @@ rounding of float32 logits. The second draws with real seeds, which shows that t
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import log
 
+import numpy as np
 import pytest
 from engine_fakes import PlannedDrafter, answer, compiled, make_stepper
 
@@ -68,10 +69,12 @@ class WholeHeadClaimer(DraftModelDrafter):
 
     def propose(self, requests):
         drafts = super().propose(requests)
-        for request, draft in zip(requests, drafts, strict=True):
-            for row in range(len(draft.token_ids)):
-                draft.probs[row] = exact_probs(HashLM(3, seed=9), [*request.context_ids, *draft.token_ids[:row]])
-        return drafts
+        pairs = zip(requests, drafts, strict=True)
+        return [replace(draft, probs=self.claim(request, draft)) for request, draft in pairs]
+
+    def claim(self, request, draft):
+        contexts = [[*request.context_ids, *draft.token_ids[:row]] for row in range(len(draft.token_ids))]
+        return np.array([exact_probs(HashLM(3, seed=9), context) for context in contexts], float).reshape(-1, 3)
 
 
 def cut_draft_model(kind=DraftModelDrafter):

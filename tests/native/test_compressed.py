@@ -120,7 +120,7 @@ def error_of_the_law(draft, law_of):
         context = [*TOKENS, *draft.token_ids[:row]]
         logits = whole.forward([Rows(whole.open_sequence(), context)])[0].astype(float)
         assert token_id in KEPT
-        errors.append(np.abs(draft.probs[row] - law_of(logits)).max())
+        errors.append(np.abs(np.asarray(draft.probs[row]) - law_of(logits)).max())
     return max(errors)
 
 
@@ -139,8 +139,8 @@ def unrenormalised(logits):
 
 def test_the_law_of_a_draft_is_a_softmax_over_the_tokens_kept():
     draft = draft_of(cut(UNTIED, KEPT), SamplingParams(temperature=1.0))
-    np.testing.assert_allclose(draft.probs.sum(axis=1), 1.0)
-    assert not draft.probs[:, np.setdiff1d(np.arange(77), KEPT)].any()
+    np.testing.assert_allclose(np.asarray(draft.probs).sum(axis=1), 1.0)
+    assert not np.asarray(draft.probs)[:, np.setdiff1d(np.arange(77), KEPT)].any()
     assert error_of_the_law(draft, softmax_over_the_kept) < 1e-6
     assert error_of_the_law(draft, unrenormalised) > 1e-2  # the wrong variant is seen
 
