@@ -101,9 +101,9 @@ nb::object to_array(const Law& law, const nb::object& dtype, const nb::object&) 
 
 void bind_sampling(nb::module_& m) {
   nb::class_<Law>(m, "Law")
-      .def_static("softmax", &softmax, "logits"_a, nb::kw_only(), "temperature"_a, "min_p"_a = 0.0, "top_k"_a = 0,
+      .def_static("softmax", &softmax, "logits"_a.noconvert(), nb::kw_only(), "temperature"_a, "min_p"_a = 0.0, "top_k"_a = 0,
                   "top_p"_a = 1.0, "typical_p"_a = 1.0, "isa"_a = "")
-      .def_static("listed", &listed, "weights"_a, "ids"_a.none() = nb::none(), "vocab_size"_a.none() = nb::none(),
+      .def_static("listed", &listed, "weights"_a.noconvert(), "ids"_a.noconvert().none() = nb::none(), "vocab_size"_a.none() = nb::none(),
                   nb::kw_only(), "isa"_a = "")
       .def_prop_ro("shape", [](const Law& law) { return nb::make_tuple(law.vocab_size()); })
       .def_prop_ro("dtype", [](const Law&) { return nb::module_::import_("numpy").attr("dtype")("float64"); })
@@ -128,8 +128,8 @@ void bind_sampling(nb::module_& m) {
       .def("normalised", &Law::normalised)
       .def("without", [](const Law& law, int64_t id) { return law.without(checked_id(law, id)); }, "token_id"_a)
       .def("top", &Law::top, "count"_a);
-  m.def("likeliest", &likeliest, "logits"_a, nb::kw_only(), "isa"_a = "");
-  m.def("argmax", &argmax, "logits"_a, nb::kw_only(), "isa"_a = "");
+  m.def("likeliest", &likeliest, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
+  m.def("argmax", &argmax, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
 }
 
 }  // namespace outrider
