@@ -55,14 +55,8 @@ def test_no_instruction_set_leaks_into_shared_functions() -> None:
     objects = list(BUILD.rglob("*_a[vm]x*.cpp.o"))
     if platform.machine() in ("x86_64", "AMD64"):
         names = [
-            "kernels_avx2",
-            "kernels_avx512",
-            "matmul_amx",
-            "matmul_avx2",
-            "matmul_avx512",
-            "matmul_avxvnni",
-            "ops_avx2",
-            "ops_avx512",
+            *("kernels_avx2", "kernels_avx512", "matmul_amx", "matmul_avx2", "matmul_avx512", "matmul_avxvnni"),
+            *("ops_avx2", "ops_avx512"),
         ]
         assert sorted(path.name for path in objects) == [f"{name}.cpp.o" for name in names]
     for path in objects:
