@@ -5,10 +5,12 @@ import pytest
 from engine_fakes import PlannedDrafter, answer, make_stepper, result_of
 from toy_llm import toy_model
 
+import outrider.engine.step
 from outrider import LLM
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.errors import NumericalError, UsageError
+from outrider.sampling import LawShaper
 from outrider.sampling.params import SamplingParams
 from outrider.types import Draft, TreeDraft
 
@@ -208,3 +210,44 @@ def test_a_draft_model_without_context_left_or_memory_for_its_cache_is_no_error(
     sequences = run(DraftModelDrafter(Full(TARGET), vocab_size=11, name="toy"), 0.0)
     assert [result_of(one) for one in sequences] == [result_of(one) for one in run(None, 0.0)]
     assert all(one.draft_problem == "UsageError: no room" for one in sequences)
+
+
+class TooComplex(LawShaper):
+    """Its grammar gives up at the sixth token, committed or drafted, of an answer to a prompt that begins with 2."""
+
+    def __init__(self, compiled, prompt_ids):
+        super().__init__(compiled, prompt_ids)
+        self.left = 6 if prompt_ids[0] == 2 else 99
+
+    def advance(self, token_id):
+        self.left -= 1
+        self._check(self.left)
+        super().advance(token_id)
+
+    def shape(self, logits, draft_ids):
+        self._check(self.left - len(draft_ids))
+        return super().shape(logits, draft_ids)
+
+    def _check(self, left):
+        if left <= 0:
+            raise UsageError("response_format cannot be honoured: too complex")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PlannedDrafter(lambda context: (1, 2, 3)),
+        lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=11, name="toy"),
+        lambda: DraftModelDrafter(ToyBackend(TARGET), vocab_size=11, name="toy", tree_size=7),
+    ],
+)
+def test_a_grammar_that_becomes_too_complex_ends_its_answer_where_plain_decoding_does(make, temperature, monkeypatch):
+    monkeypatch.setattr(outrider.engine.step, "LawShaper", TooComplex)
+    plain = run(None, temperature, "coupled")
+    drafted = run(make(), temperature, "coupled")
+    assert [result_of(one) for one in drafted] == [result_of(one) for one in plain]
+    assert [one.finish_reason for one in drafted] == ["length", "error", "length"]
+    assert len(drafted[1].emitted) == 6
+    assert str(drafted[1].error) == "response_format cannot be honoured: too complex"
+    assert drafted[1].is_drafting
