@@ -17,7 +17,7 @@ from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.tree_shape import best_tree
 from outrider.errors import NumericalError, UsageError
-from outrider.sampling.distribution import greedy_choice, target_law
+from outrider.sampling.distribution import greedy_choice, token_law
 from outrider.types import Draft, DraftCoins, Logits, Proposal, TreeDraft, Verdict, Weights
 from outrider.verification.law import LawRows, without
 
@@ -232,7 +232,7 @@ class DraftModelDrafter:
         if growth.request.shaper.params.is_greedy:
             token_ids, likeliest = _likeliest(shaped[0], len(places))
         else:
-            law = target_law(shaped[0], growth.request.shaper.params)
+            law = token_law(shaped[0], growth.request.shaper.params)
             token_ids, likeliest = _drawn(law, len(places), growth.request.coins, depth), law.max()
             growth.laws[node] = law
         by_rank = self._acceptance_by_rank

@@ -26,7 +26,7 @@ from outrider.types import Logits, Probs
 Ids = NDArray[np.intp]
 
 
-def target_law(logits: Logits, params: SamplingParams) -> Law:
+def token_law(logits: Logits, params: SamplingParams) -> Law:
     """Return the law of the next token for one row of logits.
 
     The target's law, and just as well a draft model's: what counts is that a draft token is drawn from the very law
@@ -58,7 +58,7 @@ def target_law(logits: Logits, params: SamplingParams) -> Law:
 
 
 def target_probs(logits: Logits, params: SamplingParams) -> Probs:
-    """Return :func:`target_law` of each row of logits ``[rows, vocab_size]`` as an array of that shape, float64.
+    """Return :func:`token_law` of each row of logits ``[rows, vocab_size]`` as an array of that shape, float64.
 
     Raises:
         NumericalError: A row holds NaN or plus infinity, or has no token left.
@@ -66,7 +66,7 @@ def target_probs(logits: Logits, params: SamplingParams) -> Probs:
     greedy_token_ids(logits)  # names the row
     probs = np.empty(logits.shape, dtype=np.float64)
     for row, row_logits in enumerate(logits):
-        probs[row] = target_law(row_logits, params)
+        probs[row] = token_law(row_logits, params)
     return probs
 
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from outrider._core import Law
-from outrider.sampling.distribution import greedy_token_ids, target_law
+from outrider.sampling.distribution import greedy_token_ids, token_law
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.shaper import LawShaper
 from outrider.types import Draft, Logits, Proposal, TargetIds, TargetProbs
@@ -84,7 +84,7 @@ class TargetLaw:
     def _law(self, row: int) -> Law:
         self.last_row = row
         if row not in self._laws:
-            self._laws[row] = target_law(self._shape(row)[0], self._shaper.params)
+            self._laws[row] = token_law(self._shape(row)[0], self._shaper.params)
         return self._laws[row]
 
     def _shape(self, row: int) -> Logits:
@@ -113,7 +113,7 @@ class _Rows(Generic[_T]):
 
 def plain_law(logits: Logits) -> Law:
     """Return the law of a row of logits ``[vocab_size]`` at temperature 1, without limits."""
-    return target_law(logits, _PLAIN)
+    return token_law(logits, _PLAIN)
 
 
 def token_logprobs(law: Law, token_id: int, num_top: int) -> TokenLogprobs:
