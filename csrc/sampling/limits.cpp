@@ -84,18 +84,21 @@ class Selection {
 
   // Goes on with the ids whose logits lie in [low, high]. Groups that have none are passed over.
   void collect(double low, double high) {
-    ids_.clear();
-    x_.clear();
+    size_t count = 0;
     for (int64_t group = 0; group < std::ssize(row_.maxima); ++group) {
       if (!(row_.maxima[static_cast<size_t>(group)] >= low)) continue;
+      ids_.resize(count + kGroup);
+      x_.resize(count + kGroup);
       for (int64_t id = group * kGroup; id < std::min(size(), (group + 1) * kGroup); ++id) {
         const float x = row_.logits[static_cast<size_t>(id)];
-        if (!(x >= low && x <= high)) continue;
-        ids_.push_back(static_cast<int32_t>(id));
-        x_.push_back(x);
+        ids_[count] = static_cast<int32_t>(id);  // kept or overwritten: a branch would be mispredicted
+        x_[count] = x;
+        count += static_cast<size_t>(x >= low) & static_cast<size_t>(x <= high);
       }
     }
-    weights_.resize(x_.size());
+    ids_.resize(count);
+    x_.resize(count);
+    weights_.resize(count);
     kernels_.weights(x_.data(), std::ssize(x_), row_.top, scale_, weights_.data());
     is_everything_ = false;
   }
@@ -120,13 +123,13 @@ class Selection {
   }
 
   void keep(const std::vector<double>& keys, const std::vector<double>& shares, double needed) {
-    const std::vector<bool> is_kept = select_lowest(keys, shares, needed);
+    const std::vector<uint8_t> is_kept = select_lowest(keys, shares, needed);
     size_t size = 0;
     for (size_t i = 0; i < is_kept.size(); ++i) {
-      if (!is_kept[i]) continue;
       ids_[size] = ids_[i];
       x_[size] = x_[i];
-      weights_[size++] = weights_[i];
+      weights_[size] = weights_[i];
+      size += is_kept[i];
     }
     ids_.resize(size);
     x_.resize(size);

@@ -12,7 +12,9 @@ constexpr size_t kFew = 32;  // entries that are sorted at once
 struct Entry {
   uint64_t key;
   uint32_t index;
-  bool operator<=(const Entry& other) const { return key != other.key ? key < other.key : index <= other.index; }
+  bool operator<=(const Entry& other) const {
+    return (key < other.key) | ((key == other.key) & (index <= other.index));
+  }
 };
 
 // Whole numbers in the order of the doubles.
@@ -33,9 +35,12 @@ Entry last_of_few(std::vector<Entry>& entries, std::span<const double> weights, 
 // The last entry kept: deals the entries out to 256 ranges of keys, and looks on in the one where the share is reached.
 Entry last_kept(std::vector<Entry> entries, std::span<const double> weights, double needed) {
   while (entries.size() > kFew) {
-    const auto [low, high] = std::minmax_element(
-        entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
-    const int width = std::bit_width(low->key ^ high->key);
+    uint64_t low = ~uint64_t{0}, high = 0;
+    for (const Entry& entry : entries) {
+      low = std::min(low, entry.key);
+      high = std::max(high, entry.key);
+    }
+    const int width = std::bit_width(low ^ high);
     if (width == 0) break;  // all equal, and in order
     const int shift = std::max(width - 8, 0);
     std::array<double, 256> mass{};
@@ -47,7 +52,13 @@ Entry last_kept(std::vector<Entry> entries, std::span<const double> weights, dou
     size_t range = 0, last = 255;
     while (!is_used[last]) --last;
     for (; range < last && mass[range] < needed; ++range) needed -= mass[range];
-    std::erase_if(entries, [&](const Entry& entry) { return (entry.key >> shift & 255) != range; });
+    size_t size = 0;
+    for (const Entry& entry : entries) {
+      const size_t is_in_range = (entry.key >> shift & 255) == range;
+      entries[size] = entry;  // itself, or one that has been looked at
+      size += is_in_range;
+    }
+    entries.resize(size);
   }
   if (entries.size() <= kFew) return last_of_few(entries, weights, needed);
   double reached = 0;
@@ -58,8 +69,8 @@ Entry last_kept(std::vector<Entry> entries, std::span<const double> weights, dou
 
 }  // namespace
 
-std::vector<bool> select_lowest(std::span<const double> keys, std::span<const double> weights, double needed) {
-  std::vector<bool> is_kept(keys.size());
+std::vector<uint8_t> select_lowest(std::span<const double> keys, std::span<const double> weights, double needed) {
+  std::vector<uint8_t> is_kept(keys.size());
   if (keys.empty()) return is_kept;
   std::vector<Entry> entries(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) entries[i] = {ordered(keys[i]), static_cast<uint32_t>(i)};

@@ -8,9 +8,9 @@
 
 namespace outrider {
 
-// Marks the entries, those of the lowest keys first and of equal keys the earlier ones, whose weights are the fewest to
+// Marks with 1 the entries, those of the lowest keys first and of equal keys the earlier ones, whose weights are the fewest to
 // reach `needed`; all of them if even their sum falls short, as rounding may have it. Takes time in proportion to the
 // entries, whatever they are. Keys are not NaN.
-std::vector<bool> select_lowest(std::span<const double> keys, std::span<const double> weights, double needed);
+std::vector<uint8_t> select_lowest(std::span<const double> keys, std::span<const double> weights, double needed);
 
 }  // namespace outrider
