@@ -28,7 +28,6 @@ from outrider.models.open import open_model
 
 QUESTION = "Mean KL divergence of next-token laws from the dequantised float32 model: ours and llama.cpp's"
 WEIGHTS: tuple[WeightFormat, ...] = get_args(WeightFormat)
-_CONTEXT = 32  # tokens before the first law compared
 
 
 def main() -> None:
@@ -36,6 +35,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="a GGUF file: catalog name, path or hf: reference")
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--positions", type=int, default=64, help="laws compared in each family")
+    parser.add_argument("--context", type=int, default=32, help="tokens before the first law compared")
     parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
     parser.add_argument("--peers", type=Path, default=Path(".peers"))
     parser.add_argument("--cache", type=Path, default=Path(".cache/laws"))
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
-    passages = read_passages(path, arguments.prompts, arguments.positions)
+    passages = read_passages(path, arguments.prompts, arguments.context, arguments.positions)
     folder = arguments.cache / hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     reference = Reference(path, arguments.threads)
     laws = [cached(folder, "reference", passage, reference.laws) for passage in passages]
@@ -71,13 +71,13 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
     }
 
 
-def read_passages(path: Path, prompts: Path, positions: int) -> list[Passage]:
-    """Return the beginning of each family's prompts, joined, as tokens of the model."""
+def read_passages(path: Path, prompts: Path, context: int, positions: int) -> list[Passage]:
+    """Return the beginning of each family's prompts, joined, as tokens of the model, bos included if it wants one."""
     tokenizer = open_model(path).tokenizer
     passages = []
     for family, text in family_texts(read_prompts(prompts)).items():
-        token_ids = tokenizer.encode(text, add_special=False)[: _CONTEXT + positions]
-        passages.append(Passage(family, tuple(token_ids), _CONTEXT))
+        token_ids = tokenizer.encode(text)[: context + positions]
+        passages.append(Passage(family, tuple(token_ids), context))
     return passages
 
 

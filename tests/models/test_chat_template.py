@@ -61,6 +61,32 @@ def template(source: str) -> ChatTemplate:
         "{% macro wrap() %}<{{ caller() }}>{% endmacro %}{% call wrap() %}body{% endcall %}",
         "{% for item in [[1, [2]], [3]] recursive %}{{ loop(item) if item is iterable else item }},{% endfor %}",
         "{{ ['b', 'a'] | sort | join }}{{ 'title me' | title }}{{ -3 | abs }}{{ '3' | int + 1 }}{{ [3, 1] | max }}",
+        # As Gemma 3's: roles must alternate, contents are text or parts of it.
+        "{{ bos_token }}{%- set first = '' -%}{%- set rest = messages -%}{%- if messages[0]['role'] == 'system' -%}"
+        "{%- if messages[0]['content'] is string -%}{%- set first = messages[0]['content'] + '\n\n' -%}{%- else -%}"
+        "{%- set first = messages[0]['content'][0]['text'] -%}{%- endif -%}{%- set rest = messages[1:] -%}{%- endif -%}"
+        "{%- for m in rest -%}{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
+        "{{ raise_exception('roles must alternate') }}{%- endif -%}"
+        "{%- set role = 'model' if m['role'] == 'assistant' else m['role'] -%}"
+        "{{ '<start_of_turn>' + role + '\n' + (first if loop.first else '') }}{%- if m['content'] is string -%}"
+        "{{ m['content'] | trim }}{%- elif m['content'] is iterable -%}{%- for item in m['content'] -%}"
+        "{%- if item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- endif -%}"
+        "{{ '<end_of_turn>\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}"
+        "{%- endif -%}",
+        # As Qwen3's: earlier thoughts are cut out, and a switch that nobody sets turns thinking off.
+        "{%- for m in messages %}{%- set content, thought = m.content, '' %}{%- if m.reasoning_content is defined and "
+        "m.reasoning_content is not none %}{%- set thought = m.reasoning_content %}{%- elif '</think>' in content %}"
+        "{%- set thought = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}"
+        "{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}"
+        "{%- if loop.last or (not loop.last and thought) %}"
+        "{{- '<think>' + thought.strip('\n') + '</think>' }}{%- endif %}"
+        "{%- if not (content.startswith('<tool>') and content.endswith('</tool>')) %}{{- content }}{%- endif %}"
+        "{%- if m.tool_calls %}{%- for call in m.tool_calls %}{%- if call.function %}{%- set call = call.function %}"
+        "{%- endif %}{{- call.arguments if call.arguments is string else call.arguments | tojson }}"
+        "{%- endfor %}{%- endif %}"
+        "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}{%- endfor %}"
+        "{%- if add_generation_prompt and enable_thinking is defined and enable_thinking is false %}"
+        "{{- 'off' }}{%- endif %}",
         "   {# a comment #}   {% if true %}   kept   {% endif %}   \n\n end",
     ],
 )
