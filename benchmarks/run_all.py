@@ -26,6 +26,8 @@ RUNS: dict[str, list[str]] = {
     "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT],
+    "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
+    "edits": ["edits", "--target", TARGET],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "loading-1.5b": ["loading", "--model", TARGET],
     "numerics-1.5b": ["numerics", "--model", TARGET],
