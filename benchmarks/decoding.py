@@ -11,6 +11,7 @@ answer's first, over the time they took; for llama.cpp by its own clock.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def load_peers(stack: ExitStack, build: Build, arguments: argparse.Namespace, ou
     return [Peer(name, stack.enter_context(LlamaCpp(build, one)), ours.llm) for name, one in settings.items()]
 
 
-def measure(contestants: list[Contestant], prompts: list[Prompt], rounds: int, num_tokens: int) -> list[Turn]:
+def measure(contestants: Sequence[Contestant], prompts: list[Prompt], rounds: int, num_tokens: int) -> list[Turn]:
     """Let everyone answer every prompt in turn, and keep the turns in which all answers are long enough to rate."""
     for contestant in contestants:
         contestant.answer(prompts[0].text, _SHORTEST)  # warms up

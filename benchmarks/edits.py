@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from benchmarks.contestants import PLAIN, Answer, Outrider
+from benchmarks.contestants import PLAIN, Answer, Contestant, Outrider
 from benchmarks.decoding import Turn, measure, table
 from benchmarks.edit_cases import edit_cases
 from benchmarks.models import locate
@@ -58,7 +58,11 @@ def main() -> None:
     model = load_model(arguments.target, threads=arguments.threads, ctx_size=_CONTEXT, resolver=locate)
     sources = {case.prompt: case.source for case in cases}
     lookup = LLM(model, "ngram")
-    contestants = [Outrider(PLAIN, LLM(model)), Outrider("ngram", lookup), Predicted("prediction", lookup, sources)]
+    contestants: list[Contestant] = [
+        Outrider(PLAIN, LLM(model)),
+        Outrider("ngram", lookup),
+        Predicted("prediction", lookup, sources),
+    ]
     prompts = [Prompt(case.id, "edit", case.prompt) for case in cases]
     turns: list[Turn] = measure(contestants, prompts, arguments.rounds, arguments.num_tokens)
     results = {
