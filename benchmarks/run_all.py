@@ -24,6 +24,8 @@ RUNS: dict[str, list[str]] = {
     "decoding-smollm2": ["decoding", "--target", SMALL, *BRIEF],
     "speculative-humaneval": ["decoding", "--target", TARGET, "--draft", DRAFT, *HUMANEVAL],
     "speculative-families": ["decoding", "--target", TARGET, "--draft", DRAFT, "--ngram", *BRIEF],
+    "cross-vocabulary-humaneval": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *HUMANEVAL],
+    "cross-vocabulary-families": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT],
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],

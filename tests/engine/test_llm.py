@@ -224,6 +224,13 @@ def test_a_draft_with_hardly_a_token_in_common_is_refused_with_the_reason():
         make(strange)
 
 
+def test_a_tree_of_another_vocabulary_is_refused():
+    reversed_ = byte_level(BYTES[::-1], controls=["<|stop|>", "<|end|>"])
+    stranger = Model("stranger", ToyBackend(HashLM(258, seed=3)), reversed_, None, 200)
+    with pytest.raises(UsageError, match="draft_tree is 8, but stranger has another vocabulary than toy"):
+        make(stranger, draft_tree=8)
+
+
 @pytest.mark.parametrize("params", [GREEDY, SamplingParams(max_tokens=20, temperature=0.8, seed=4)])
 def test_a_draft_with_another_vocabulary_changes_nothing(params):
     reversed_ = byte_level(BYTES[::-1], controls=["<|stop|>", "<|end|>"])

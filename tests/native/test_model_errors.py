@@ -111,7 +111,10 @@ def test_the_environment_chooses_the_instruction_set(isa: str, monkeypatch: pyte
 
 def test_an_environment_that_asks_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTRIDER_ISA", "mmx")
-    with pytest.raises(UsageError, match=r"OUTRIDER_ISA names instruction set 'mmx', which is not available; this machine runs: portable"):
+    with pytest.raises(
+        UsageError,
+        match=r"OUTRIDER_ISA names instruction set 'mmx', which is not available; this machine runs: portable",
+    ):
         load(SHAPE)
 
 

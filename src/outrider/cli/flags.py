@@ -65,7 +65,8 @@ class Flags:
         typer.Option(
             metavar="N",
             parser=_whole,
-            help="The most draft tokens a round; 0 turns speculation off. [default: 6 of a model, 64 of ngram]",
+            help="The most draft tokens a round; 0 turns speculation off. [default: 6 of a model, 12 of one with "
+            "another vocabulary, 64 of ngram]",
         ),
     ] = None
     store: Annotated[

@@ -13,12 +13,15 @@ from outrider.drafters.base import Drafter
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
+from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.store import TextStore
 from outrider.engine.loading import Model, Part
 
 # Draft tokens of a round, at most: a model that is right four times in five gains little beyond six, since only one
-# draft in four gets there; what is looked up costs nothing and is as long as it is likely.
-MODEL_TOKENS, LOOKUP_TOKENS = 6, 64
+# draft in four gets there; what is looked up costs nothing and is as long as it is likely. A model with another
+# vocabulary is there for being cheap, and stops in doubt: with 12 instead of 6, SmolLM2-135M takes a 1.5B's answers to
+# HumanEval from 2.74 to 3.09 times plain decoding's speed (replayed, at 0.12 passes a token), and others no lower.
+MODEL_TOKENS, OTHER_VOCABULARY_TOKENS, LOOKUP_TOKENS = 6, 12, 64
 _ROWS = (1, 4, 8, 16, 32)
 # What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
 _TOKEN_COST = 0.3
@@ -64,7 +67,9 @@ def combine(
     members = [
         Member(part.drafter)
         if isinstance(part.drafter, NgramDrafter)
-        else Member(part.drafter, _token_cost(part, target.backend, clock), max_model_tokens or MODEL_TOKENS)
+        else Member(
+            part.drafter, _token_cost(part, target.backend, clock), max_model_tokens or default_length(part.drafter)
+        )
         for part in parts
     ]
     return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs)
@@ -74,6 +79,8 @@ def default_length(drafter: Drafter | None) -> int:
     """Return the most draft tokens of a round where the user does not say."""
     if drafter is None:
         return 0
+    if isinstance(drafter, OtherVocabularyDrafter):
+        return OTHER_VOCABULARY_TOKENS
     return LOOKUP_TOKENS if isinstance(drafter, NgramDrafter | CascadeDrafter) else MODEL_TOKENS
 
 

@@ -28,6 +28,7 @@ from outrider.models.vocabularies import Relation, compare_vocabularies
 # A draft token is worth its pass while the chance that it is looked at exceeds draft pass / target pass * speed-up.
 # Replayed on answers of Qwen2.5-Coder 1.5B to 25 prompts of all kinds, with the 0.5B at 0.3 times its cost: 1.73 times
 # plain decoding's speed, within 2 % from 0.4 to 0.7, and with drafts of full length 1.45 times at best 1.54.
+# SmolLM2-135M, of another vocabulary and at 0.12 times the cost: 2.14 to 2.28 times, within 2 % from 0.2 to 0.5.
 _MIN_CONFIDENCE = 0.5
 # Names that stand for another draft, or for none.
 _STAND_FOR = {"none": None, "auto": "ngram"}
@@ -143,7 +144,9 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     references = _several(draft)
     opened_drafts = [_open_draft(one, resolver) for one in references]
     _check_compression(opened, opened_drafts, draft_options)
-    relations = [_relation(opened, one) if isinstance(one, Opened | Model) else None for one in opened_drafts]
+    relations = [
+        _relation(opened, one, draft_tree) if isinstance(one, Opened | Model) else None for one in opened_drafts
+    ]
     model = _load(opened, threads, ctx_size)
     parts = []
     for reference, one, relation in zip(references, opened_drafts, relations, strict=True):
@@ -156,10 +159,15 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     return model, parts
 
 
-def _relation(target: Opened | Model, draft: Opened | Model) -> Relation:
+def _relation(target: Opened | Model, draft: Opened | Model, draft_tree: int) -> Relation:
     comparison = compare_vocabularies(target.tokenizer, draft.tokenizer)
     if not comparison.works:
         raise IncompatibleDraftError(f"{draft.name} as a draft for {target.name}: {comparison.consequence}")
+    if draft_tree and comparison.relation is Relation.OVERLAPPING:
+        raise UsageError(
+            f"draft_tree is {draft_tree}, but {draft.name} has another vocabulary than {target.name} and proposes no "
+            "trees; set it to 0"
+        )
     return comparison.relation
 
 
