@@ -224,7 +224,8 @@ class WithoutSomeLaws:
     ],
 )
 def test_the_document_names_the_rule_and_the_tree(params, rule, method):
-    llm = LLM(toy_model(), toy_model(seed=1), rule=rule, num_speculative_tokens=3, draft_tree=7)
+    options = {"rule": rule, "num_speculative_tokens": 3, "draft_tree": 7, "entropy": lambda: 1}
+    llm = LLM(toy_model(), [toy_model(seed=1)], **options)
     (one,) = llm.generate("abc", SamplingParams(max_tokens=30, temperature=params.temperature, seed=params.seed))
     document = one.speculation.to_json()
     assert document["method"] == method
@@ -242,6 +243,12 @@ def test_a_chain_has_no_tree_in_its_account():
 def test_sizes_that_no_tree_has_are_refused(size):
     with pytest.raises(UsageError, match="draft_tree is"):
         LLM(toy_model(), toy_model(seed=1), draft_tree=size)
+
+
+@pytest.mark.parametrize("draft", [None, "ngram", PlannedDrafter(lambda context: ())])
+def test_a_tree_without_a_model_to_draft_it_is_refused(draft):
+    with pytest.raises(UsageError, match="draft_tree is 8; only a draft model"):
+        LLM(toy_model(), draft, draft_tree=8)
 
 
 def test_prompts_side_by_side_with_chains_and_trees():

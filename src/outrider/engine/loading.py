@@ -147,6 +147,9 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     relations = [
         _relation(opened, one, draft_tree) if isinstance(one, Opened | Model) else None for one in opened_drafts
     ]
+    if draft_tree and not any(relations):
+        why = "only a draft model drafts trees, and there is none; leave it out"
+        raise UsageError(f"draft_tree is {draft_tree}; {why}")
     model = _load(opened, threads, ctx_size)
     parts = []
     for reference, one, relation in zip(references, opened_drafts, relations, strict=True):
