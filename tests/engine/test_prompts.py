@@ -19,7 +19,7 @@ def test_a_target_that_is_no_reference_is_refused(wrong):
         LLM(wrong)
 
 
-@pytest.mark.parametrize("wrong", [5, b"ngram", ["ngram"], "", LLM_OF_TOY, NgramDrafter, object(), Path("a\0b")])
+@pytest.mark.parametrize("wrong", [5, b"ngram", {"ngram": 1}, "", LLM_OF_TOY, NgramDrafter, object(), Path("a\0b")])
 def test_a_draft_that_is_no_draft_is_refused(wrong):
     with pytest.raises(UsageError, match=r"^draft is .*; it must be .* a drafter or None"):
         LLM(toy_model(), wrong)
