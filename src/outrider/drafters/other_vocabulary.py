@@ -8,8 +8,8 @@ Two ways, each with the target's law kept by the ordinary rules of verification:
   target's. That is a choice, not a sample of any law over the target's tokens, so it is verified as point masses.
 
 Strings are right more often, since a draft is best at its own tokens: with SmolLM2-135M for Qwen2.5-Coder-1.5B a round
-has 4.2 tokens instead of 2.7 on code and 2.4 instead of 2.2 in chats (docs/log.md). To draw token by token is worth more
-where the target's own choice is limited, by a grammar, penalties and the like: the draft's law goes through the same.
+has 4.2 tokens instead of 2.7 on code and 2.4 instead of 2.2 in chats (docs/log.md). Drawing token by token is for where
+the target's own choice is limited, by a grammar, penalties and the like: the draft's law goes through the same.
 """
 
 from __future__ import annotations
