@@ -55,7 +55,7 @@ Row finite_row(const Vector<float>& logits, const SamplingKernels& kernels) {
 std::pair<int64_t, double> likeliest(const Vector<float>& logits, const std::string& isa) {
   const SamplingKernels& kernels = kernels_for(isa);
   const Row row = finite_row(logits, kernels);
-  return {row.best_id, 1 / sum_everything(row, 1.0, kernels).weights};
+  return {row.best_id, 1 / sum_everything(row, 1.0, kernels, false).weights};
 }
 
 Law softmax(const Vector<float>& logits, double temperature, double min_p, int64_t top_k, double top_p,

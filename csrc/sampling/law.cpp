@@ -36,8 +36,12 @@ class Law::Difference final : public Entries {
   void fill(int64_t begin, int64_t count, double* out) const override {
     double drafted[kBlock];
     target_.entries_->fill(begin, count, out);
-    drafted_.fill_ids(begin, count, drafted);
-    target_.kernels_->difference(out, target_.scale_, scale_, drafted, 1.0, count, out);
+    if (drafted_.ids_)
+      drafted_.fill_ids(begin, count, drafted);
+    else
+      drafted_.entries_->fill(begin, count, drafted);
+    const double drafted_scale = drafted_.ids_ ? 1.0 : drafted_.scale_;
+    target_.kernels_->difference(out, target_.scale_, scale_, drafted, drafted_scale, count, out);
   }
 
  private:
@@ -81,13 +85,18 @@ void Law::set(std::shared_ptr<const Entries> entries, int64_t num_entries) {
   each_block([this](int64_t, int64_t count, const double* weights) {
     block_sums_.push_back(kernels_->sum(weights, count));
     total_ += block_sums_.back();
-    max_ = std::max(max_, *std::max_element(weights, weights + count));
   });
 }
 
 void Law::check_drawable() const {
   if (!(total_ > 0 && total_ < kInf))
     throw std::invalid_argument("cannot draw from weights with the sum " + std::to_string(total_));
+}
+
+double Law::max() const {
+  if (num_entries_ == 0) return 0;
+  const std::vector<double> bounds = entries_->group_bounds(num_entries_);
+  return *std::max_element(bounds.begin(), bounds.end()) * scale_;
 }
 
 double Law::prob(int64_t id) const {

@@ -27,7 +27,7 @@ class Law {
   int64_t vocab_size() const { return vocab_size_; }
   double prob(int64_t id) const;
   double sum() const { return total_ * scale_; }
-  double max() const { return max_ * scale_; }
+  double max() const;
   void probs(double* out) const;  // of every id
   // The first id at which the cumulated weights exceed uniform, in [0, 1), times their sum; never one of zero weight.
   int64_t draw(double uniform) const;
@@ -58,8 +58,8 @@ class Law {
   std::shared_ptr<const Entries> entries_;
   int64_t num_entries_ = 0;
   std::vector<double> block_sums_;
-  double total_ = 0, max_ = 0;  // of the weights
-  double scale_ = 1;            // from weights to probabilities
+  double total_ = 0;  // of the weights
+  double scale_ = 1;  // from weights to probabilities
 };
 
 }  // namespace outrider

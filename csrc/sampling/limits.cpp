@@ -49,7 +49,7 @@ class Selection {
   }
 
   void top_p(double share) {
-    const double needed = share * total();
+    const double needed = share * total(false);
     if (is_everything_) {
       // All that is less likely than this together falls short of what may be left out.
       const double bound = std::log((1 - share) * total_ / static_cast<double>(size()));
@@ -62,7 +62,7 @@ class Selection {
   }
 
   void typical_p(double share) {
-    const double needed = share * total();
+    const double needed = share * total(true);
     const double mean = moment() / total_;  // of the log weight; the surprise is that but for a constant and the sign
     if (is_everything_) {
       const double bound = std::log((1 - share) * total_ / static_cast<double>(size()));
@@ -104,13 +104,13 @@ class Selection {
   }
 
   // The sum of all weights left.
-  double total() {
+  double total(bool wants_moments) {
     if (!is_everything_) return total_ = kernels_.sum(weights_.data(), std::ssize(weights_));
-    sums_ = sum_everything(row_, scale_, kernels_);
+    sums_ = sum_everything(row_, scale_, kernels_, wants_moments);
     return total_ = sums_.weights;
   }
 
-  // The sum of weight * log weight, after total().
+  // The sum of weight * log weight, after total(true).
   double moment() const {
     if (is_everything_) return sums_.moments;
     return kernels_.moment(x_.data(), weights_.data(), std::ssize(x_), row_.top, scale_);
@@ -163,7 +163,7 @@ Row read_row(std::span<const float> logits, const SamplingKernels& kernels) {
   return row;
 }
 
-Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKernels& kernels) {
+Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKernels& kernels, bool wants_moments) {
   Sums sums{};
   double weights[kBlock];
   const int64_t size = std::ssize(row.logits);
@@ -172,7 +172,7 @@ Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKe
     const float* x = row.logits.data() + begin;
     kernels.weights(x, count, row.top, inverse_temperature, weights);
     sums.weights += kernels.sum(weights, count);
-    sums.moments += kernels.moment(x, weights, count, row.top, inverse_temperature);
+    if (wants_moments) sums.moments += kernels.moment(x, weights, count, row.top, inverse_temperature);
   }
   return sums;
 }

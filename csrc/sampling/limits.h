@@ -38,9 +38,9 @@ double inverse_temperature(const Limits& limits);
 
 struct Sums {
   double weights;
-  double moments;  // of weight * log weight
+  double moments;  // of weight * log weight, if wanted
 };
-Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKernels& kernels);
+Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKernels& kernels, bool wants_moments);
 std::optional<Kept> apply_limits(const Row& row, const Limits& limits, const SamplingKernels& kernels);
 
 }  // namespace outrider
