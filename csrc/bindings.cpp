@@ -106,6 +106,7 @@ NB_MODULE(_core, m) {
       .def_rw("rope_style", &ModelConfig::rope_style)
       .def_rw("rope_inv_freq", &ModelConfig::rope_inv_freq)
       .def_rw("layer_windows", &ModelConfig::layer_windows)
+      .def_rw("cache_window", &ModelConfig::cache_window)
       .def_rw("windowed_rope_inv_freq", &ModelConfig::windowed_rope_inv_freq);
 
   nb::class_<Model>(m, "Model")

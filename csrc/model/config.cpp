@@ -77,6 +77,8 @@ void check(const ModelConfig& config) {
   check_scale("query_scale", config.query_scale);
   check_rope(config);
   check_windows(config);
+  if (config.cache_window != 0)
+    check_range("cache_window", config.cache_window, 128, 1 << 24, "give 0 for a cache that forgets nothing");
 }
 
 }  // namespace outrider

@@ -29,6 +29,10 @@ struct ModelConfig {
   std::vector<int64_t> layer_windows;         // [num_layers] or empty; how many positions a query sees, 0: all
   std::vector<double> windowed_rope_inv_freq; // of the layers with a window; empty: as the others
 
+  // 0, or for a draft: no layer sees more than the first 64 positions and this many last ones; the cache forgets the
+  // others.
+  int64_t cache_window = 0;
+
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   int64_t window(int64_t layer) const { return layer_windows.empty() ? 0 : layer_windows[layer]; }

@@ -260,6 +260,8 @@ void Executor::attend_and_project(const Selection& selection, int64_t layer, int
     AttentionTask task = selection.tasks[i].attention;
     task.chunk_offset = cache_.offset(layer, selection.tasks[i].kv_head);
     task.window = config_.window(layer);
+    task.sees_start = config_.cache_window > 0 && (task.window == 0 || task.window > config_.cache_window);
+    if (task.sees_start) task.window = config_.cache_window;
     ops_.attend(task, scratch_[thread].as<float>());
   }
   barrier_.arrive_and_wait();

@@ -21,7 +21,8 @@ KvCache::KvCache(const ModelConfig& config, int64_t max_length)
     : num_kv_heads_(config.num_kv_heads),
       head_elements_(kBlocksPerChunk * block_elements(config.head_dim)),
       chunk_elements_(config.num_layers * num_kv_heads_ * head_elements_),
-      max_length_(max_length) {
+      max_length_(max_length),
+      window_(config.cache_window) {
   check_range("max_length", max_length, 1, config.context_length,
               "a sequence can be no longer than the model's context");
 }
@@ -64,6 +65,10 @@ void KvCache::crop(int64_t id, int64_t length) {
   Sequence& sequence = at(id);
   check_range("the length to crop to", length, 0, sequence.has_tree ? sequence.tree : sequence.length,
               "a sequence can only be cropped to what it holds, and one with a tree to what it held before");
+  for (int64_t i = std::max<int64_t>(length - window_, kChunkPositions) / kChunkPositions; i < chunks_for(length); ++i)
+    if (sequence.chunks[i] == nullptr)
+      throw std::invalid_argument("sequence " + std::to_string(id) + " cannot be cropped to " + std::to_string(length) +
+                                  ", since it has forgotten what lies before; open a new one");
   sequence.length = length;
   sequence.has_tree = false;
   // One chunk more than needed stays, lest a sequence that goes to and fro at a boundary allocates every time.
@@ -89,12 +94,23 @@ void KvCache::reserve(Sequence& sequence, int64_t length) const {
     sequence.chunk_data[i] = chunk->as<int16_t>();
     sequence.chunks[i] = std::move(chunk);
   }
+  if (window_ > 0) forget(sequence);
+}
+
+// Some of what the next query will not see stays, lest a sequence that is cropped a little misses it.
+void KvCache::forget(Sequence& sequence) const {
+  const int64_t seen = sequence.length - window_ - kChunkPositions;
+  for (int64_t i = 1; (i + 1) * kChunkPositions <= seen; ++i) {
+    sequence.chunks[i] = nullptr;
+    sequence.chunk_data[i] = nullptr;
+  }
 }
 
 int64_t KvCache::bytes() const {
   std::set<const AlignedBuffer*> chunks;
   for (const auto& [id, sequence] : sequences_)
     for (const auto& chunk : sequence.chunks) chunks.insert(chunk.get());
+  chunks.erase(nullptr);
   return static_cast<int64_t>(chunks.size() * chunk_elements_ * sizeof(int16_t));
 }
 

@@ -23,6 +23,7 @@ struct Sequence {
   std::vector<int16_t*> chunk_data;  // where each chunk begins
 };
 
+// With a cache_window, chunks that no later query sees are forgotten, but for the first; so is the way back to them.
 class KvCache {
  public:
   KvCache(const ModelConfig& config, int64_t max_length);
@@ -46,7 +47,9 @@ class KvCache {
  private:
   int64_t add(Sequence sequence);
 
-  int64_t num_kv_heads_, head_elements_, chunk_elements_, max_length_;
+  void forget(Sequence& sequence) const;
+
+  int64_t num_kv_heads_, head_elements_, chunk_elements_, max_length_, window_;
   int64_t next_id_ = 0;
   std::map<int64_t, Sequence> sequences_;
 };

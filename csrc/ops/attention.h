@@ -202,7 +202,8 @@ struct Queries {
   }
   // Appends query i to a tile if it sees any of block b.
   void add_if_seeing(int64_t i, int64_t b, Query* tile, int64_t& used) const {
-    const int64_t begin = all[i].begin - b * kBlockPositions, end = all[i].end - b * kBlockPositions;
+    const int64_t window = b == 0 && task.sees_start ? 0 : all[i].begin;
+    const int64_t begin = window - b * kBlockPositions, end = all[i].end - b * kBlockPositions;
     if (begin >= kBlockPositions || end <= 0) return;
     Query& query = tile[used++] = all[i];
     query.begin = begin > 0 ? begin : 0;
@@ -258,8 +259,9 @@ void attend(const AttentionTask& task, float* scratch) {
     end = last + 1 > end ? last + 1 : end;
   }
   const int64_t num_tiles = (queries.count + kTile - 1) / kTile;
-  for (int64_t b = begin; b < end; ++b) {
-    Block block{queries.block(b), queries.block(b + 1 < end ? b + 1 : b)};
+  for (int64_t b = task.sees_start ? 0 : begin, next = 0; b < end; b = next) {
+    next = b + 1 < begin ? begin : b + 1;
+    Block block{queries.block(b), queries.block(next < end ? next : b)};
     for (int64_t t = 0; t < num_tiles; ++t) {
       Query tile[kTile];
       int64_t used = 0;

@@ -46,6 +46,7 @@ struct AttentionTask {
   int64_t head_dim;
   int64_t group;
   int64_t window;  // how many positions a query sees, its own the last of them; 0 for all
+  bool sees_start = false;  // the first block, too, whatever the window
   const AttentionRow* rows;
   int64_t begin, end;  // queries, at most kMaxTaskQueries of them
   const int16_t* q;    // head 0 of the group in row 0, heads side by side, each padded

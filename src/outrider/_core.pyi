@@ -41,6 +41,7 @@ class ModelConfig:
     rope_inv_freq: Sequence[float]
     layer_windows: Sequence[int]
     windowed_rope_inv_freq: Sequence[float]
+    cache_window: int
 
 class Model:
     """A model and the caches of its sequences, used by one thread at a time; a second one gets a ``ValueError``.

@@ -56,6 +56,10 @@ def test_tokens_without_a_row_are_left_out():
         ({"weights": "bfloat16"}, "weights is 'bfloat16'"),
         ({"weights": None}, "weights is None"),
         ({"text": b"bytes"}, "text is"),
+        ({"window": 127}, "window is 127"),
+        ({"window": 0}, "window is 0"),
+        ({"window": 2**24 + 1}, "window is 16777217"),
+        ({"window": True}, "window is True"),
     ],
 )
 def test_options_that_cannot_be(options, named):
@@ -64,6 +68,6 @@ def test_options_that_cannot_be(options, named):
 
 
 def test_what_was_done_is_said():
-    assert describe("file", None) == ""
-    assert describe("int4", None) == "int4 weights"
-    assert describe("int4", [1, 2]) == "int4 weights, 2 tokens"
+    assert describe("file", None, None) == ""
+    assert describe("int4", None, 256) == "int4 weights, window of 256"
+    assert describe("int4", [1, 2], None) == "int4 weights, 2 tokens"

@@ -1,5 +1,6 @@
 """Models made for drafting only: a cut head says the same of what it keeps, and its law is one over those tokens."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -156,3 +157,75 @@ def test_a_compressed_model_is_never_a_target():
     for backend in (cut(UNTIED, KEPT), load(UNTIED, weights="int4")):
         with pytest.raises(UsageError, match="no longer exact"):
             LLM(Model("small", backend, tokenizer, None, 1024))
+
+
+LONG = np.random.default_rng(2).integers(0, 77, 1500).tolist()
+WINDOW = 200
+
+
+def windowed(window, **options):
+    tensors = tensors_of(build_reference(UNTIED), UNTIED)
+    config = replace(UNTIED.config, context_length=2048, cache_window=window)
+    return NativeBackend.load(config, tensors, **{"max_length": 2048, "threads": 1, **options})
+
+
+def feed(backend, sequence, token_ids, step=100):
+    rows = [
+        backend.forward([Rows(sequence, token_ids[i : i + step], len(token_ids[i : i + step]))]).copy()
+        for i in range(0, len(token_ids), step)
+    ]
+    return np.concatenate(rows)
+
+
+def test_a_cache_window_sees_the_first_positions_and_the_last_ones():
+    """As long as both cover everything it is the whole model; later it is not, and one layer sees exactly so much."""
+    whole, part = (feed(backend, backend.open_sequence(), LONG[:400]) for backend in (windowed(0), windowed(WINDOW)))
+    np.testing.assert_array_equal(whole[:WINDOW], part[:WINDOW])
+    np.testing.assert_array_equal(whole[: WINDOW + 64], part[: WINDOW + 64])
+    assert (whole[WINDOW + 65 :] != part[WINDOW + 65 :]).any(axis=1).all()
+
+
+def test_what_lies_between_has_no_influence():
+    backend = windowed(WINDOW)
+    one, other, third = (backend.open_sequence() for _ in range(3))
+    # Two layers look back twice the window from the last position, so this is beyond both.
+    changed = [*LONG[:70], *LONG[700:1100], *LONG[470:]]
+    rows = [feed(backend, one, LONG)[-600:], feed(backend, other, changed)[-600:]]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert (feed(backend, third, [*LONG[:3], 5, *LONG[4:]])[-1] != rows[0][-1]).any()
+
+
+def test_a_windowed_cache_is_bounded_and_survives_crops():
+    backend = windowed(WINDOW)
+    sequence = backend.open_sequence()
+    expected = feed(backend, sequence, LONG)
+    bound = backend.cache_bytes
+    short = windowed(0)
+    feed(short, short.open_sequence(), LONG)
+    assert bound <= 5 / 6 * short.cache_bytes
+    for length in (1499, 1400, 1300):
+        backend.crop(sequence, length)
+        assert backend.length(sequence) == length
+        found = feed(backend, sequence, LONG[length:])
+        np.testing.assert_array_equal(found, expected[length:])
+    with pytest.raises(UsageError, match="forgotten"):
+        backend.crop(sequence, 700)
+    assert backend.length(sequence) == len(LONG)
+    backend.crop(sequence, 0)
+    np.testing.assert_array_equal(feed(backend, sequence, LONG), expected)
+
+
+def test_a_windowed_pass_depends_on_no_chunks_and_no_instruction_set():
+    token_ids = LONG[:400]
+    backend = windowed(128)
+    expected = feed(backend, backend.open_sequence(), token_ids)
+    for isa in _core.available_isas():
+        for step in (1, 256):
+            other = windowed(128, isa=isa, threads=2)
+            np.testing.assert_array_equal(feed(other, other.open_sequence(), token_ids, step), expected)
+
+
+@pytest.mark.parametrize("window", [-1, 1, 127, 2**24 + 1])
+def test_cache_windows_that_cannot_be(window):
+    with pytest.raises(UsageError, match="cache_window"):
+        windowed(window)

@@ -90,7 +90,7 @@ class NativeBackend:
                 embedding = tensor.data if tensor.role == "embedding" else embedding
             model.finish()
             give_back_pages(embedding)  # of which a row is read now and then
-        return cls(model, is_compressed=weights == "int4" or head_tokens is not None)
+        return cls(model, is_compressed=weights == "int4" or head_tokens is not None or config.cache_window > 0)
 
     @property
     def vocab_size(self) -> int:

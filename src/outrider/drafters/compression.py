@@ -29,6 +29,8 @@ class DraftOptions:
         vocab: How many ordinary tokens the draft can say, or None for all. Tokens that end an answer are always kept.
         text: Text like that to be generated. The tokens most frequent in it are kept first; the others, or all
             without a text, follow in the order of the tokenizer's merges.
+        window: How many last tokens the draft sees, at least 128, or None for all. It sees the first 64 besides, and
+            its cache holds little more. Worth it for long contexts whose middle matters little.
 
     Raises:
         UsageError: A value is out of range.
@@ -37,6 +39,7 @@ class DraftOptions:
     weights: DraftWeights = "int4"
     vocab: int | None = 1 << 16
     text: str | None = None
+    window: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -48,6 +51,8 @@ class DraftOptions:
             )
         if self.text is not None and not isinstance(self.text, str):
             raise UsageError(f"text is {shown(self.text)}; it must be text, or None")
+        if self.window is not None and (type(self.window) is not int or not 128 <= self.window <= 1 << 24):
+            raise UsageError(f"window is {shown(self.window)}; it must be from 128 to 16777216 tokens, or None for all")
 
     def head_tokens(self, tokenizer: Tokenizer, vocab_size: int) -> list[int] | None:
         """Return the ids that the draft can say, in ascending order; None for all of them.
@@ -84,8 +89,9 @@ def by_frequency(tokenizer: Tokenizer, text: str | None = None) -> list[int]:
     return sorted((token_id for token_id in range(len(pieces)) if kinds[token_id] not in silent), key=rank)
 
 
-def describe(weights: DraftWeights, head_tokens: list[int] | None) -> str:
+def describe(weights: DraftWeights, head_tokens: list[int] | None, window: int | None) -> str:
     """Return in a few words what was done to a draft, nothing if nothing was."""
     done = [f"{weights} weights"] if weights != "file" else []
     done += [f"{len(head_tokens)} tokens"] if head_tokens is not None else []
+    done += [f"window of {window}"] if window is not None else []
     return ", ".join(done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -263,7 +263,8 @@ def _load(
     head_tokens, name = None, model.name
     if draft_options is not None:
         weights, head_tokens = draft_options.weights, draft_options.head_tokens(tokenizer, config.vocab_size)
-        done = describe(weights, head_tokens)
+        config = replace(config, cache_window=draft_options.window or 0)
+        done = describe(weights, head_tokens, draft_options.window)
         name += f" ({done})" if done else ""
     backend = NativeBackend.load(
         config, files.tensors, max_length=ctx_size or limit, threads=threads, weights=weights, head_tokens=head_tokens

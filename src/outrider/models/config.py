@@ -29,6 +29,8 @@ class ModelConfig:
         layer_windows: ``[num_layers]``, how many positions a query of each layer sees, its own included, with 0 for
             all of them; empty when no layer has a window.
         windowed_rope_inv_freq: As ``rope_inv_freq``, of the layers with a window; empty when they differ in nothing.
+        cache_window: Not 0 for a draft only: how many last positions its layers see at most, beside the first 64; its
+            cache forgets the others.
     """
 
     architecture: str
@@ -52,6 +54,7 @@ class ModelConfig:
     embedding_scale: float = 1.0
     layer_windows: tuple[int, ...] = ()
     windowed_rope_inv_freq: tuple[float, ...] = ()
+    cache_window: int = 0
 
 
 @dataclass(frozen=True, slots=True)
