@@ -72,12 +72,16 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, object]:
 
 
 def read_passages(path: Path, prompts: Path, context: int, positions: int) -> list[Passage]:
-    """Return the beginning of each family's prompts, joined, as tokens of the model, bos included if it wants one."""
+    """Return the beginning of each family's prompts, joined, as tokens of the model, bos included if it wants one.
+
+    Families whose prompts are too few for that many tokens are left out.
+    """
     tokenizer = open_model(path).tokenizer
     passages = []
     for family, text in family_texts(read_prompts(prompts)).items():
         token_ids = tokenizer.encode(text)[: context + positions]
-        passages.append(Passage(family, tuple(token_ids), context))
+        if len(token_ids) == context + positions:
+            passages.append(Passage(family, tuple(token_ids), context))
     return passages
 
 

@@ -36,7 +36,7 @@ RUNS: dict[str, list[str]] = {
     "numerics-0.5b": ["numerics", "--model", DRAFT],
     "numerics-smollm2": ["numerics", "--model", SMALL],
     # Beyond the window of 512 tokens of most layers.
-    "numerics-gemma": ["numerics", "--model", "gemma-3-270m", "--context", "560"],
+    "numerics-gemma": ["numerics", "--model", "gemma-3-270m", "--context", "520"],
 }
 
 
