@@ -16,6 +16,10 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from outrider.errors import ModelFileError
+from outrider.models.architectures.gemma3 import GEMMA3
+from outrider.models.architectures.sizes import Sizes
+from outrider.models.architectures.traits import Source
+from outrider.models.fields import Fields
 from outrider.models.open import open_model
 
 ROLES = {
@@ -201,6 +205,60 @@ def test_bad_metadata_is_named_in_one_line(llama, tmp_path, changes, said):
     with pytest.raises(ModelFileError, match=said) as caught:
         open_model(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def gemma3(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gguf") / "gemma3.gguf"
+    tiny.write_gguf(tiny.build_model("gemma3"), path)
+    return path
+
+
+def test_gemma3_has_a_window_in_five_layers_of_six(gemma3, tmp_path):
+    config = open_model(gemma3).config
+    assert config.layer_windows == (24,) * 5 + (0, 24)
+    assert config.norm_offset == 0.0
+    assert config.query_scale == pytest.approx(128**-0.5, rel=1e-15)
+    assert (config.rope_inv_freq[1], config.windowed_rope_inv_freq[1]) == (1e6 ** (-1 / 64), 1e4 ** (-1 / 64))
+    changes = {"gemma3.attention.sliding_window_pattern": 2, "gemma3.rope.freq_base_swa": 100.0}
+    config = open_model(rewrite(gemma3, tmp_path / "m.gguf", changes)).config
+    assert config.layer_windows == (24, 0) * 3 + (24,)
+    assert config.windowed_rope_inv_freq[1] == 100 ** (-1 / 64)
+
+
+def test_only_the_largest_gemma3_divides_queries_by_another_number_than_the_heads_size():
+    """https://huggingface.co/google/gemma-3-27b-it/blob/main/config.json has query_pre_attn_scalar 168."""
+    metadata = Fields({"gemma3.attention.sliding_window": 1024}, Path("m.gguf"))
+    sizes = Sizes(131072, 5376, 21504, 62, 32, 16, 128, 1e-6)
+    assert GEMMA3.traits(Source(metadata, "gguf", "gemma3."), sizes).query_scale == pytest.approx(168**-0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"gemma3.attention.sliding_window": None}, "gemma3.attention.sliding_window is missing"),
+        ({"gemma3.attention.sliding_window": 0}, "gemma3.attention.sliding_window is 0"),
+        ({"gemma3.attention.sliding_window": 1 << 25}, "gemma3.attention.sliding_window is 33554432"),
+        ({"gemma3.attention.sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
+        ({"gemma3.attention.sliding_window_pattern": [True] * 7}, "sliding_window_pattern is "),
+        ({"gemma3.final_logit_softcapping": 30.0}, "gemma3.final_logit_softcapping 30.0 is not supported"),
+        ({"gemma3.attn_logit_softcapping": 50.0}, "gemma3.attn_logit_softcapping 50.0 is not supported"),
+        ({"gemma3.rope.freq_base_swa": float("nan")}, "freq_base_swa is nan"),
+        ({"gemma3.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is not supported"),
+        ({"gemma3.attention.key_length": 64, "gemma3.attention.value_length": 64}, "shape"),
+        ({"gemma3.attention.value_length": 64}, "values of size 64"),
+    ],
+)
+def test_variants_of_gemma3_are_named(gemma3, tmp_path, changes, said):
+    with pytest.raises(ModelFileError, match=said) as caught:
+        open_model(rewrite(gemma3, tmp_path / "bad.gguf", changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_gemma3_with_eyes_is_refused(gemma3, tmp_path):
+    eyes = {"v.blk.0.attn_q.weight": np.zeros((32, 32), np.float32)}
+    with pytest.raises(ModelFileError, match=r"'v.blk.0.attn_q.weight' .* is not part of the gemma3 architecture"):
+        open_model(rewrite(gemma3, tmp_path / "bad.gguf", {}, eyes))
 
 
 @pytest.mark.parametrize(
