@@ -56,8 +56,8 @@ class Flags:
         typer.Option(
             metavar="KEY=VALUE",
             help="How a draft model is held, which never changes the answer's law: weights=int4, int8 or file, vocab=N "
-            "or all (how many tokens it can say), text=FILE (like the answers, to choose them by), window=W or all (how "
-            "many of the last tokens it sees); may be repeated. [default: weights=int4 vocab=65536 window=all]",
+            "or all (how many tokens it can say), text=FILE (like the answers, to choose them by), window=W or all "
+            "(how many of the last tokens it sees); may be repeated. [default: weights=int4 vocab=65536 window=all]",
         ),
     ] = None
     num_speculative_tokens: Annotated[
