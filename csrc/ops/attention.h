@@ -80,33 +80,46 @@ inline void blank(const Query& query, float value, float* positions) {
 
 inline Vec sum_of_four(const float* x) { return add(add(load(x), load(x + 16)), add(load(x + 32), load(x + 48))); }
 
-// Turns a query's scores into weights relative to the largest so far. Those of positions that it does not see, whatever
-// lies there, are exactly zero.
-inline void weigh(const Query& query, float* scores, const float* value_scales, Weights& weights) {
-  const bool partial = query.begin > 0 || query.end < kBlockPositions;
-  if (partial) blank(query, -kInfinity, scores);
-  const float in_block =
-      max_of_lanes(max(max(load(scores), load(scores + 16)), max(load(scores + 32), load(scores + 48))));
-  const float before = *query.largest;
-  const float largest = in_block > before ? in_block : before;
-  *query.largest = largest;
-  weights.factor = exp(splat(before - largest));
-
-  for (int j = 0; j < kBlockPositions; j += kLanes) store(scores + j, exp(sub(load(scores + j), splat(largest))));
-  if (partial) blank(query, 0.0f, scores);
-  store(query.total, fma(load(query.total), weights.factor, sum_of_four(scores)));
-
-  for (int j = 0; j < kBlockPositions; j += kLanes) store(scores + j, mul(load(scores + j), load(value_scales + j)));
-  if (partial) blank(query, 0.0f, scores);
-  const float sum = sum_of_lanes(sum_of_four(scores));
-  weights.scale = sum / kCodeNorm;
-  if (!(sum >= kLeastSum && sum < kInfinity)) {  // NaN as well, and then the scale is NaN
-    weights.scale = sum < kLeastSum ? 0.0f : __builtin_nanf("");
-    std::memset(weights.codes, 0, sizeof weights.codes);
-    return;
+// Turns scores into weights relative to each query's largest so far. Those of positions that it does not see, whatever
+// lies there, are exactly zero. Step by step for all queries, since each step of one waits for the step before.
+template <int Q>
+void weigh(const Query* queries, const float* value_scales, float (*scores)[kBlockPositions], Weights* weights) {
+  float largest[Q], sums[Q];
+  bool partial[Q];
+  for (int i = 0; i < Q; ++i) {
+    partial[i] = queries[i].begin > 0 || queries[i].end < kBlockPositions;
+    if (partial[i]) blank(queries[i], -kInfinity, scores[i]);
+    const float* s = scores[i];
+    const float in_block = max_of_lanes(max(max(load(s), load(s + 16)), max(load(s + 32), load(s + 48))));
+    const float before = *queries[i].largest;
+    largest[i] = in_block > before ? in_block : before;
+    weights[i].factor = splat(before - largest[i]);
+    *queries[i].largest = largest[i];
   }
-  const Vec inverse = splat(kCodeNorm / sum);
-  for (int j = 0; j < kBlockPositions; j += kLanes) store_rounded(weights.codes + j, mul(load(scores + j), inverse));
+  for (int i = 0; i < Q; ++i) {
+    weights[i].factor = exp(weights[i].factor);
+    for (int j = 0; j < kBlockPositions; j += kLanes)
+      store(scores[i] + j, exp(sub(load(scores[i] + j), splat(largest[i]))));
+    if (partial[i]) blank(queries[i], 0.0f, scores[i]);
+    store(queries[i].total, fma(load(queries[i].total), weights[i].factor, sum_of_four(scores[i])));
+  }
+  for (int i = 0; i < Q; ++i) {
+    for (int j = 0; j < kBlockPositions; j += kLanes)
+      store(scores[i] + j, mul(load(scores[i] + j), load(value_scales + j)));
+    if (partial[i]) blank(queries[i], 0.0f, scores[i]);
+    sums[i] = sum_of_lanes(sum_of_four(scores[i]));
+  }
+  for (int i = 0; i < Q; ++i) {
+    weights[i].scale = sums[i] / kCodeNorm;
+    if (sums[i] >= kLeastSum && sums[i] < kInfinity) {
+      const Vec inverse = splat(kCodeNorm / sums[i]);
+      for (int j = 0; j < kBlockPositions; j += kLanes)
+        store_rounded(weights[i].codes + j, mul(load(scores[i] + j), inverse));
+    } else {
+      weights[i].scale = sums[i] < kLeastSum ? 0.0f : __builtin_nanf("");
+      std::memset(weights[i].codes, 0, sizeof weights[i].codes);
+    }
+  }
 }
 
 // Adds the values of positions [begin, end), both even, for 16 * Wide elements of the head.
@@ -153,7 +166,7 @@ void attend_tile(const Query* queries, Block block, int64_t head_dim) {
   constexpr int64_t kStep = kLanes * kWide;
   for (int64_t j = begin / kStep * kStep; j < end; j += kStep)
     key_products<Q, kWide>(queries, block, head_dim, j, scores);
-  for (int i = 0; i < Q; ++i) weigh(queries[i], scores[i], value_scales(block.data), weights[i]);
+  weigh<Q>(queries, value_scales(block.data), scores, weights);
 
   int64_t d = 0;
   const int64_t width = padded(head_dim);

@@ -34,7 +34,7 @@ def assert_near(found: np.ndarray, reference) -> None:
     """As in the native core's own tests."""
     wanted = tiny.reference_logits(reference, TOKENS)
     error = np.abs(found - wanted) / wanted.std()
-    assert np.median(error) < 3e-4
+    assert np.median(error) < 6e-4
     assert error.max() < 2e-2
 
 
