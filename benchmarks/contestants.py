@@ -97,14 +97,12 @@ class Peer:
 def load_contestants(
     target: str, draft: str | None, draft_lengths: Sequence[int], threads: int, *, ngram: bool
 ) -> list[Outrider]:
-    """Load our engine once for all: plain first, then each draft length, then n-gram drafts if wanted."""
+    """Load our engine: plain first, then the draft model alone by length, then n-gram drafts if wanted."""
     model = load_model(target, threads=threads, ctx_size=CONTEXT, resolver=locate)
     contestants = [Outrider(PLAIN, LLM(model))]
-    if draft is not None:
-        small = load_model(draft, threads=threads, ctx_size=CONTEXT, resolver=locate)
-        contestants += [
-            Outrider(f"outrider draft {k}", LLM(model, small, num_speculative_tokens=k)) for k in draft_lengths
-        ]
+    for k in draft_lengths if draft is not None else ():
+        alone = LLM(model, [draft], num_speculative_tokens=k, threads=threads, resolver=locate)
+        contestants.append(Outrider(f"outrider draft {k}", alone))
     if ngram:
         contestants.append(Outrider("outrider ngram", LLM(model, "ngram")))
     return contestants
