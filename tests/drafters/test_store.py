@@ -170,6 +170,17 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, junk):
     assert store.path.read_bytes() == junk
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    store = open_store(tmp_path)
+    store.add(TEXT)
+    with store.path.open("r+b") as file:
+        file.truncate(1 << 40)
+    later = open_store(tmp_path)
+    later.add(TEXT)
+    assert "more than a store; remove it" in later.problem
+    assert later.num_tokens == 0
+
+
 def test_a_full_disk_costs_the_text_and_nothing_else(tmp_path, monkeypatch):
     store = open_store(tmp_path)
     store.add(TEXT)

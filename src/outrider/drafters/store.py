@@ -28,6 +28,8 @@ VERSION = 1
 _MAGIC = b"outrider past texts "
 _RECORD = Struct("<II")  # number of tokens, CRC-32 of their bytes
 _MAX_RECORD = 1 << 20
+# The shortest record takes 5 bytes a token; a store is rewritten when it holds too many tokens.
+_MOST_BYTES_PER_TOKEN, _SLACK_BYTES = 8, 1 << 12
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 100, 0.02
 _SHORTEST = 8  # tokens; of shorter outputs there is nothing to learn
 
@@ -131,6 +133,9 @@ class TextStore:
             self._end, self._texts = 0, PastTexts()
         if status.st_size == 0:
             return True
+        if status.st_size > _MOST_BYTES_PER_TOKEN * self._max_tokens + _SLACK_BYTES:
+            self.problem = f"{self.path} has {status.st_size} bytes, more than a store; remove it"
+            return False
         if self._end == 0:
             found = os.pread(file, len(self._header), 0)
             if found != self._header and self._header.startswith(found):
