@@ -56,3 +56,15 @@ def test_neither_company_nor_threads_change_anything(target, plain):
 def test_seeded_text_is_the_same_with_and_without_a_draft(target):
     params = SamplingParams(max_tokens=32, temperature=0.8, top_p=0.95, seed=11)
     assert answers(LLM(target), params)[0] == answers(LLM(target, "ngram"), params)[0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_trees_change_nothing(target, temperature):
+    """Of a model drafting for itself: greedily every round ends at a leaf, and losing branches leave no trace."""
+    params = SamplingParams(max_tokens=24, temperature=temperature, seed=11)
+    drafter = DraftModelDrafter(target.backend, vocab_size=target.vocab_size, name="twin", tree_size=8)
+    found, outputs = answers(LLM(target, drafter, num_speculative_tokens=3, draft_tree=8, max_sequences=3), params)
+    assert found == answers(LLM(target), params)[0]
+    for output in outputs:
+        assert sum(output.speculation.tree) == 8
+        assert temperature or output.speculation.counters.num_rejections == 0

@@ -147,8 +147,8 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     relations = [
         _relation(opened, one, draft_tree) if isinstance(one, Opened | Model) else None for one in opened_drafts
     ]
-    if draft_tree and not any(relations):
-        why = "only a draft model drafts trees, and there is none; leave it out"
+    if draft_tree and all(one is None or isinstance(one, str) for one in references) and not any(relations):
+        why = "of ours only a draft model drafts trees, and there is none; leave it out"
         raise UsageError(f"draft_tree is {draft_tree}; {why}")
     model = _load(opened, threads, ctx_size)
     parts = []
