@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from engine_fakes import PlannedDrafter, answer, compiled, make_stepper, result_of
+from small_vocabularies import byte_level
 from test_law import SameCoins
 
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
@@ -15,7 +16,9 @@ from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.contract import check_drafter
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
+from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.engine.sequence import Request
+from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.sampling import SamplingParams
 from outrider.verification.exact import outcomes, sequence_law, total_variation
 
@@ -29,6 +32,12 @@ def model(seed=9, **options):
     return DraftModelDrafter(backend, vocab_size=VOCAB_SIZE, name="toy", **options)
 
 
+def stranger(**options):
+    target, draft = byte_level(["a", "b", "ab"]), byte_level(["b", "ba", "a", "x"])
+    joint = JointVocabulary(target, VOCAB_SIZE, draft, 4)
+    return OtherVocabularyDrafter(ToyBackend(HashLM(4, seed=9)), joint, name="stranger", **options)
+
+
 DRAFTERS = {
     "n-gram": NgramDrafter,
     "model": model,
@@ -40,6 +49,8 @@ DRAFTERS = {
     "model, trees of two": lambda: model(tree_size=2, acceptance_by_rank=(0.5, 0.45)),
     "model, trees, stopping": lambda: model(tree_size=4, min_confidence=0.3, stop_ids=(2,)),
     "cascade": lambda: CascadeDrafter([Member(NgramDrafter(), 0.0, 4), Member(model(), 0.3, 4)], vocab_size=VOCAB_SIZE),
+    "another vocabulary, strings": stranger,
+    "another vocabulary, token by token": lambda: stranger(strings=False, min_confidence=0.3),
     "planned": lambda: PlannedDrafter(lambda context: (1, 2, 0)),
 }
 
