@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "spin.h"
+
 namespace outrider {
 namespace {
 
@@ -20,23 +22,12 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(5);
 constexpr auto kYield = std::chrono::microseconds(50);
 
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Waits until value differs from old: spins; then spins on, but lets others run in between, among whom may be the very
 // thread waited for; then sleeps.
 void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto start = std::chrono::steady_clock::now();
   for (auto waited = start - start; waited < kYield; waited = std::chrono::steady_clock::now() - start) {
-    for (int i = 0; i < 32; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
-      pause();
-    }
+    if (changes_shortly(value, old)) return;
     if (waited > kSpin) std::this_thread::yield();
   }
   value.wait(old, std::memory_order_acquire);

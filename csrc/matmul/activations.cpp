@@ -9,7 +9,7 @@ namespace outrider {
 namespace {
 
 // Whole blocks of the flat formats; the inputs of K formats are multiples of 256 anyway.
-int64_t padded(int64_t num_in) { return (num_in + 63) / 64 * 64; }
+int64_t padded_to_blocks(int64_t num_in) { return (num_in + 63) / 64 * 64; }
 
 AlignedBuffer make_buffer(int64_t rows, int64_t per_row, size_t element) {
   size_t bytes = 0;
@@ -27,7 +27,7 @@ Activations::Activations(int64_t max_rows, int64_t max_in) {
     throw std::invalid_argument("activations of " + std::to_string(max_rows) + " rows of " + std::to_string(max_in) +
                                 " are not possible; both must be positive");
   }
-  const int64_t stride = padded(max_in);
+  const int64_t stride = padded_to_blocks(max_in);
   const int64_t groups = stride / kGroup;
   buffers_ = std::make_unique<Buffers>(
       Buffers{.max_rows = max_rows,
@@ -49,14 +49,14 @@ int64_t Activations::num_in() const { return buffers_->num_in; }
 
 void Activations::set_shape(int64_t num_rows, int64_t num_in) {
   Buffers& b = *buffers_;
-  if (num_rows < 0 || num_rows > b.max_rows || num_in < 1 || padded(num_in) > b.max_stride) {
+  if (num_rows < 0 || num_rows > b.max_rows || num_in < 1 || padded_to_blocks(num_in) > b.max_stride) {
     throw std::invalid_argument("activations of " + std::to_string(num_rows) + " rows of " + std::to_string(num_in) +
                                 " do not fit buffers made for " + std::to_string(b.max_rows) + " rows of " +
                                 std::to_string(b.max_stride));
   }
   b.num_rows = num_rows;
   b.num_in = num_in;
-  b.stride = padded(num_in);
+  b.stride = padded_to_blocks(num_in);
   const auto padding = static_cast<size_t>(b.stride - num_in) * sizeof(float);
   if (padding == 0) return;
   for (int64_t r = 0; r < num_rows; ++r) std::memset(floats() + r * b.stride + num_in, 0, padding);

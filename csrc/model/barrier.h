@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "spin.h"
+
 namespace outrider {
 
 // Steps take microseconds and a sleeping thread takes longer than that to wake, so a thread that arrives early spins.
@@ -31,25 +33,14 @@ class Barrier {
 
   // Both tell whether the step ended meanwhile.
   bool spin(uint32_t step) {
-    if (spin_shortly(step)) return true;
+    if (changes_shortly(step_, step)) return true;
     const int short_waits = short_waits_.load(std::memory_order_relaxed);
     if (short_waits == 0) {
       const auto deadline = std::chrono::steady_clock::now() + kSpin;
       while (std::chrono::steady_clock::now() < deadline)
-        if (spin_shortly(step)) return true;
+        if (changes_shortly(step_, step)) return true;
     }
     short_waits_.store(short_waits == 0 ? kShortWaits : short_waits - 1, std::memory_order_relaxed);
-    return false;
-  }
-  bool spin_shortly(uint32_t step) const {
-    for (int i = 0; i < 64; ++i) {
-      if (step_.load(std::memory_order_acquire) != step) return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#elif defined(__aarch64__)
-      asm volatile("yield");
-#endif
-    }
     return false;
   }
 
