@@ -59,14 +59,16 @@ std::pair<int64_t, double> likeliest(const Vector<float>& logits, const std::str
 }
 
 Law softmax(const Vector<float>& logits, double temperature, double min_p, int64_t top_k, double top_p,
-            double typical_p, const std::string& isa) {
+            double typical_p, bool borrow, const std::string& isa) {
   check(temperature > 0 && std::isfinite(temperature), "temperature", temperature, "above 0 and finite");
   check(min_p >= 0 && min_p <= 1, "min_p", min_p, "from 0 to 1");
   check(top_k >= 0, "top_k", static_cast<double>(top_k), "at least 0");
   check(top_p > 0 && top_p <= 1, "top_p", top_p, "above 0 and at most 1");
   check(typical_p > 0 && typical_p <= 1, "typical_p", typical_p, "above 0 and at most 1");
   const SamplingKernels& kernels = kernels_for(isa);
-  return Law(finite_row(logits, kernels), {temperature, min_p, top_k, top_p, typical_p}, kernels);
+  std::shared_ptr<const void> owner;
+  if (borrow) owner = std::make_shared<const Vector<float>>(logits);
+  return Law(finite_row(logits, kernels), {temperature, min_p, top_k, top_p, typical_p}, kernels, std::move(owner));
 }
 
 Law listed(const Vector<double>& weights, std::optional<Vector<int32_t>> ids, std::optional<int64_t> vocab_size,
@@ -102,7 +104,7 @@ nb::object to_array(const Law& law, const nb::object& dtype, const nb::object&) 
 void bind_sampling(nb::module_& m) {
   nb::class_<Law>(m, "Law")
       .def_static("softmax", &softmax, "logits"_a.noconvert(), nb::kw_only(), "temperature"_a, "min_p"_a = 0.0, "top_k"_a = 0,
-                  "top_p"_a = 1.0, "typical_p"_a = 1.0, "isa"_a = "")
+                  "top_p"_a = 1.0, "typical_p"_a = 1.0, "borrow"_a = false, "isa"_a = "")
       .def_static("listed", &listed, "weights"_a.noconvert(), "ids"_a.noconvert().none() = nb::none(), "vocab_size"_a.none() = nb::none(),
                   nb::kw_only(), "isa"_a = "")
       .def_prop_ro("shape", [](const Law& law) { return nb::make_tuple(law.vocab_size()); })

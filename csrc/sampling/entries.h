@@ -44,14 +44,19 @@ class ListedEntries final : public Entries {
 // exp((logit - top) / temperature): the logits are kept, a third of what the weights would take to write and read.
 class SoftmaxEntries final : public Entries {
  public:
-  SoftmaxEntries(std::span<const float> logits, std::vector<float> maxima, float top, double inverse_temperature,
-                 const SamplingKernels& kernels)
-      : logits_(new float[logits.size()]), maxima_(std::move(maxima)), top_(top),
+  // Copies the logits, unless they have an owner who keeps them as they are.
+  SoftmaxEntries(std::span<const float> logits, std::shared_ptr<const void> owner, std::vector<float> maxima, float top,
+                 double inverse_temperature, const SamplingKernels& kernels)
+      : owner_(std::move(owner)), logits_(logits.data()), maxima_(std::move(maxima)), top_(top),
         inverse_temperature_(inverse_temperature), kernels_(kernels) {
-    std::copy(logits.begin(), logits.end(), logits_.get());
+    if (owner_) return;
+    const std::shared_ptr<float[]> copy(new float[logits.size()]);
+    std::copy(logits.begin(), logits.end(), copy.get());
+    logits_ = copy.get();
+    owner_ = copy;
   }
   void fill(int64_t begin, int64_t count, double* out) const override {
-    kernels_.weights(logits_.get() + begin, count, top_, inverse_temperature_, out);
+    kernels_.weights(logits_ + begin, count, top_, inverse_temperature_, out);
   }
   std::vector<double> group_bounds(int64_t) const override {
     std::vector<double> bounds(maxima_.size());
@@ -60,7 +65,8 @@ class SoftmaxEntries final : public Entries {
   }
 
  private:
-  std::unique_ptr<float[]> logits_;
+  std::shared_ptr<const void> owner_;
+  const float* logits_;
   std::vector<float> maxima_;
   float top_;
   double inverse_temperature_;

@@ -49,13 +49,15 @@ class Law::Difference final : public Entries {
   double scale_;
 };
 
-Law::Law(const Row& row, const Limits& limits, const SamplingKernels& kernels) : Law(std::ssize(row.logits), kernels) {
+Law::Law(const Row& row, const Limits& limits, const SamplingKernels& kernels, std::shared_ptr<const void> owner)
+    : Law(std::ssize(row.logits), kernels) {
   if (std::optional<Kept> kept = apply_limits(row, limits, kernels)) {
     const int64_t count = std::ssize(kept->ids);
     ids_ = std::make_shared<const std::vector<int32_t>>(std::move(kept->ids));
     set(std::make_shared<const ListedEntries>(std::move(kept->weights)), count);
   } else {
-    set(std::make_shared<const SoftmaxEntries>(row.logits, row.maxima, row.top, inverse_temperature(limits), kernels),
+    set(std::make_shared<const SoftmaxEntries>(row.logits, std::move(owner), row.maxima, row.top,
+                                               inverse_temperature(limits), kernels),
         vocab_size_);
   }
   scale_ = 1 / total_;

@@ -17,8 +17,8 @@ namespace outrider {
 
 class Law {
  public:
-  // The law of a row whose top is finite.
-  Law(const Row& row, const Limits& limits, const SamplingKernels& kernels);
+  // The law of a row whose top is finite. The row is copied, if it is needed later and has no owner who keeps it.
+  Law(const Row& row, const Limits& limits, const SamplingKernels& kernels, std::shared_ptr<const void> owner);
   // Given weights, not normalised, of ascending ids, or of every id. Throws std::invalid_argument for weights that are
   // not finite and at least zero, and for ids that are not ascending and below vocab_size.
   Law(std::vector<double> weights, std::shared_ptr<const std::vector<int32_t>> ids, int64_t vocab_size,

@@ -145,11 +145,13 @@ class Law:
         top_k: int = 0,
         top_p: float = 1.0,
         typical_p: float = 1.0,
+        borrow: bool = False,
         isa: str = "",
     ) -> Law:
         """Return the law of a row of logits ``[vocab_size]``; the defaults limit nothing.
 
-        Probabilities below e**-708 of the largest are zero.
+        Probabilities below e**-708 of the largest are zero. With ``borrow`` no copy of the logits is made; they must
+        not change as long as the law is used.
 
         Raises:
             ValueError: The largest logit is not finite, one is NaN, or a parameter is out of range.

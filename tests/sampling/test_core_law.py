@@ -436,6 +436,21 @@ def test_what_a_law_cannot_do_is_refused():
     assert law.top(-1) == nothing.top(2) == []
 
 
+def test_a_law_keeps_its_own_logits_unless_it_is_to_borrow_them():
+    row = np.zeros(100, np.float32)
+    own = Law.softmax(row, temperature=1.0)
+    borrowed = Law.softmax(row, temperature=1.0, borrow=True)
+    assert (np.asarray(own) == np.asarray(borrowed)).all()
+    row[7] = -INF
+    assert own[7] == own[8]
+    assert borrowed[7] == 0
+    rows = np.zeros((2, 9), np.float32)
+    law = Law.softmax(rows[1], temperature=1.0, borrow=True)
+    del rows, row
+    assert law.residual(law, 0.5).sum() == 0
+    assert law[8] == pytest.approx(1 / 9)
+
+
 def test_noise_is_defined_to_the_last_bit():
     """A law of one token tells nothing, of two which came first: so the order of noises is the reference's."""
     for key in (0, 1, 2**64 - 1, 0x9E3779B97F4A7C15):

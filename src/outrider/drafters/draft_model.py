@@ -219,8 +219,9 @@ class DraftModelDrafter:
             path = growth.path(node)
             growth.inner.append(node)
             try:
-                shaped = growth.request.shaper.shape(self._padded(row)[np.newaxis], path)
-                if shaped.max() != -np.inf:
+                padded = self._padded(row)[np.newaxis]
+                shaped = growth.request.shaper.shape(padded, path)
+                if shaped is padded or shaped.max() != -np.inf:
                     self._branch(growth, node, shaped, len(path))
             except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
                 growth.problem = str(error)

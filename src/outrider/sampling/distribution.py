@@ -26,15 +26,16 @@ from outrider.types import Logits, Probs
 Ids = NDArray[np.intp]
 
 
-def token_law(logits: Logits, params: SamplingParams) -> Law:
+def token_law(logits: Logits, params: SamplingParams, *, borrow: bool = False) -> Law:
     """Return the law of the next token for one row of logits.
 
     The target's law, and just as well a draft model's: what counts is that a draft token is drawn from the very law
     that is handed to verification.
 
     Args:
-        logits: ``[vocab_size]`` float32; minus infinity excludes a token. Neither modified nor kept.
+        logits: ``[vocab_size]`` float32; minus infinity excludes a token. Not modified.
         params: Temperature and limits. Temperature 0 gives the point mass on the most likely token.
+        borrow: The logits stay as they are while the law is used, so that no copy need be made of them.
 
     Raises:
         NumericalError: It holds NaN or plus infinity, or has no token left.
@@ -51,6 +52,7 @@ def token_law(logits: Logits, params: SamplingParams) -> Law:
             top_k=min(params.top_k or 0, len(row)),
             top_p=params.top_p or 1.0,
             typical_p=params.typical_p or 1.0,
+            borrow=borrow,
         )
     except ValueError:
         greedy_token_ids(row[np.newaxis])  # says what is wrong with the row
@@ -66,7 +68,7 @@ def target_probs(logits: Logits, params: SamplingParams) -> Probs:
     greedy_token_ids(logits)  # names the row
     probs = np.empty(logits.shape, dtype=np.float64)
     for row, row_logits in enumerate(logits):
-        probs[row] = token_law(row_logits, params)
+        probs[row] = token_law(row_logits, params, borrow=True)
     return probs
 
 

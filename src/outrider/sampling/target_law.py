@@ -42,7 +42,8 @@ class TargetLaw:
     plain decoding, which does not get there: whatever is wrong with them harms nobody.
 
     Args:
-        logits: ``[rows, vocab_size]``, as the model gives them, for a row at each draft token and after the last.
+        logits: ``[rows, vocab_size]``, as the model gives them, for a row at each draft token and after the last. They
+            must not change while this is used.
         shaper: What they go through. It must stand where the round began when a row is first asked for.
         draft: The draft tokens.
 
@@ -84,7 +85,7 @@ class TargetLaw:
     def _law(self, row: int) -> Law:
         self.last_row = row
         if row not in self._laws:
-            self._laws[row] = token_law(self._shape(row)[0], self._shaper.params)
+            self._laws[row] = token_law(self._shape(row)[0], self._shaper.params, borrow=True)
         return self._laws[row]
 
     def _shape(self, row: int) -> Logits:
@@ -112,8 +113,8 @@ class _Rows(Generic[_T]):
 
 
 def plain_law(logits: Logits) -> Law:
-    """Return the law of a row of logits ``[vocab_size]`` at temperature 1, without limits."""
-    return token_law(logits, _PLAIN)
+    """Return the law of a row of logits ``[vocab_size]`` at temperature 1, without limits, while they do not change."""
+    return token_law(logits, _PLAIN, borrow=True)
 
 
 def token_logprobs(law: Law, token_id: int, num_top: int) -> TokenLogprobs:
