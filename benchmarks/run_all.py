@@ -31,6 +31,7 @@ RUNS: dict[str, list[str]] = {
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
     "edits": ["edits", "--target", TARGET],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
+    "draft-pass": ["draft_pass", "--target", TARGET, "--drafts", DRAFT, SMALL],
     "loading-1.5b": ["loading", "--model", TARGET],
     "numerics-1.5b": ["numerics", "--model", TARGET],
     "numerics-0.5b": ["numerics", "--model", DRAFT],
