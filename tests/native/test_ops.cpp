@@ -66,8 +66,11 @@ struct Scene {
         keys(random_floats(length * head_dim, 1, rng)), values(random_floats(length * head_dim, 1, rng)),
         queries(random_floats(rows * group * head_dim, 1, rng)) {
     const int64_t block = block_elements(head_dim);
-    for (int64_t c = 0; c <= (length - 1) / kChunkPositions; ++c)
-      chunks.emplace_back(static_cast<size_t>(kBlocksPerChunk * block), int16_t{0x7fff});  // scales of NaN where nothing is
+    for (int64_t c = 0; c <= (length - 1) / kChunkPositions; ++c) {
+      chunks.emplace_back(static_cast<size_t>(kBlocksPerChunk * block), int16_t{99});
+      for (int64_t b = 0; b < kBlocksPerChunk; ++b)  // scales of NaN where nothing is
+        std::fill_n(chunks.back().begin() + b * block, kHeaderElements, int16_t{0x7fff});
+    }
     for (const auto& chunk : chunks) chunk_data.push_back(chunk.data());
     for (int64_t p = 0; p < length; ++p) {
       int16_t* at = chunks[static_cast<size_t>(p / kChunkPositions)].data() + p % kChunkPositions / kBlockPositions * block;
