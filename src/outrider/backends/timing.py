@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from outrider.backends.base import Backend, Rows
 
-_REPEATS = 2
+_REPEATS = 3
 
 
 def pass_seconds(backend: Backend, rows: Sequence[int], clock: Callable[[], float]) -> list[float]:
     """Return the time of a pass for each number of rows, the shortest of a few.
 
-    A first pass that is not counted warms the memory up. The sequences are short, so that what grows with the context
-    is left out.
+    A first pass that is not counted warms the memory up. All numbers of rows take turns, so that what slows the machine
+    down for a while slows them alike. The sequences are short: what grows with the context is left out.
 
     Args:
         backend: Has room for a sequence of the most rows.
@@ -24,7 +24,8 @@ def pass_seconds(backend: Backend, rows: Sequence[int], clock: Callable[[], floa
     try:
         backend.forward([Rows(sequence_id, [0])])
         backend.crop(sequence_id, 0)
-        return [min(_one_pass(backend, sequence_id, count, clock) for _ in range(_REPEATS)) for count in rows]
+        turns = [[_one_pass(backend, sequence_id, count, clock) for count in rows] for _ in range(_REPEATS)]
+        return [min(times) for times in zip(*turns, strict=True)]
     finally:
         backend.close_sequence(sequence_id)
 

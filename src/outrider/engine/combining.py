@@ -23,6 +23,8 @@ from outrider.engine.loading import Model, Part
 # HumanEval from 2.74 to 3.09 times plain decoding's speed (replayed, at 0.12 passes a token), and others no lower.
 MODEL_TOKENS, OTHER_VOCABULARY_TOKENS, LOOKUP_TOKENS = 6, 12, 64
 _ROWS = (1, 4, 8, 16, 32)
+# A row cannot be for nothing: a busy machine can make it look so, and drafts endless.
+_LEAST_ROW_COST = 0.01
 # What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
 _TOKEN_COST = 0.3
 
@@ -32,7 +34,10 @@ def measured_costs(target: Backend, clock: Callable[[], float]) -> PassCosts:
     if not isinstance(target, NativeBackend) or target.max_length < max(_ROWS):
         return PassCosts()
     seconds = pass_seconds(target, _ROWS, clock)
-    costs = [max(1.0, time / seconds[0]) if seconds[0] > 0 else 1.0 for time in seconds]
+    costs = [
+        max(1 + _LEAST_ROW_COST * (count - 1), time / seconds[0] if seconds[0] > 0 else 1.0)
+        for count, time in zip(_ROWS, seconds, strict=True)
+    ]
     ascending = [max(costs[: place + 1]) for place in range(len(costs))]
     return PassCosts(tuple(zip(_ROWS, ascending, strict=True)))
 
