@@ -22,7 +22,7 @@ from benchmarks.peers.llama_cpp import Build, LlamaCpp, Settings, installed
 from benchmarks.provenance import add_output_arguments, hand_in
 from benchmarks.spread import paired_ratio, spread
 from benchmarks.texts import PROMPTS, Prompt, by_family, pick, read_prompts
-from outrider.metrics import SpeculationCounters, acceptance_rate, mean_acceptance_length
+from outrider.metrics import SourceCounts, SpeculationCounters, acceptance_rate, mean_acceptance_length
 
 QUESTION = "Decoding speed of Outrider, plain and speculative, beside llama.cpp, paired in one run"
 _SHORTEST = 8  # tokens to be timed in an answer; shorter ones say more about the clock
@@ -160,6 +160,10 @@ def add_up(parts: list[SpeculationCounters]) -> SpeculationCounters:
         mine.extend([0] * (len(theirs) - len(mine)))
         for position, count in enumerate(theirs):
             mine[position] += count
+        for name, counts in part.sources.items():
+            own = total.sources.setdefault(name, SourceCounts())
+            own.num_draft_tokens += counts.num_draft_tokens
+            own.num_accepted_tokens += counts.num_accepted_tokens
     return total
 
 
