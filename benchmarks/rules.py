@@ -194,13 +194,13 @@ def rounds(pair: Pair, prompt: Passage, stride: int) -> Iterator[Round]:
     """Let every contestant draft after every ``stride`` tokens of an answer."""
     backend = pair.target.backend
     drafters = {one: pair.drafter(one) for one in contestants(pair.temperature)}
+    cache = backend.open_sequence()
     for end in range(prompt.first + 1, len(prompt.token_ids), stride):
         context = prompt.token_ids[:end]
-        cache = backend.open_sequence()
-        backend.forward([Rows(cache, context[:-1], 0)])
+        backend.forward([Rows(cache, context[backend.length(cache) : -1], 0)])
         for one, drafter in drafters.items():
             yield _round(pair, one, drafter, context, cache)
-        backend.close_sequence(cache)
+    backend.close_sequence(cache)
     for drafter in drafters.values():
         drafter.release(0)
 
