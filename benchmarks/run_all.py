@@ -27,7 +27,7 @@ RUNS: dict[str, list[str]] = {
     "cross-vocabulary-humaneval": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *HUMANEVAL],
     "cross-vocabulary-families": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
-    "rules": ["rules", "--target", TARGET, "--draft", DRAFT],
+    "rules": ["rules", "--target", TARGET, "--draft", DRAFT, "--per-family", "1", "--stride", "16"],
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
     "edits": ["edits", "--target", TARGET],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
