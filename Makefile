@@ -58,28 +58,30 @@ clean:
 # The native code's tests and the fuzz targets' corpus, watched for reads out of bounds, undefined behaviour and leaks.
 WATCH    := -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -fsanitize=address,undefined
 WATCHED  := build/watched
-ON_WATCH := LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0
+CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPython_EXECUTABLE=$(abspath $(BIN)/python) \
+            -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
 
 sanitize: $(VENV)/.reference
-	$(BIN)/cmake -S . -B $(WATCHED) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS='$(WATCH)' \
-	  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+	$(CONFIGURE) -B $(WATCHED) -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS='$(WATCH)'
 	$(BIN)/cmake --build $(WATCHED) --target _core kernel_tests fuzz_gguf fuzz_executor
 	set -e; for test in $$($(WATCHED)/tests/native/kernel_tests list); do $(WATCHED)/tests/native/kernel_tests $$test; done
-	$(WATCHED)/tests/fuzz/fuzz_gguf tests/fuzz/corpus/gguf/*
-	$(WATCHED)/tests/fuzz/fuzz_executor tests/fuzz/corpus/executor/*
-	rm -rf $(WATCHED)/site && mkdir $(WATCHED)/site && cp -r src/outrider $(WATCHED)/site && cp $(WATCHED)/_core*.so $(WATCHED)/site/outrider
-	$(ON_WATCH) PYTHONPATH=$(WATCHED)/site:$(shell echo $(VENV)/lib/python3*/site-packages) \
-	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/native --deselect tests/native/test_kernels.py
+	set -e; for target in gguf executor; do \
+	  rm -rf $(WATCHED)/$$target; $(BIN)/python -m zipfile -e tests/fuzz/corpus/$$target.zip $(WATCHED)/$$target; \
+	  $(WATCHED)/tests/fuzz/fuzz_$$target $(WATCHED)/$$target/*; done
+	rm -rf $(WATCHED)/site; mkdir $(WATCHED)/site; cp -r src/outrider $(WATCHED)/site; cp $(WATCHED)/_core*.so $(WATCHED)/site/outrider
+	LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	  PYTHONPATH=$(WATCHED)/site:$$(echo $(VENV)/lib/python3*/site-packages) \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/native/test_model_trees.py tests/native/test_model_errors.py \
+	  tests/native/test_compressed.py tests/sampling/test_core_law.py
 
-# Looks for inputs that the file parser or the executor mishandles, FUZZ_SECONDS each. Needs Clang with libFuzzer; what
-# it finds belongs in the corpus, whose files `make sanitize` replays.
+# Looks for inputs that the file parser or the executor mishandles, FUZZ_SECONDS each. Needs Clang with libFuzzer. What
+# it finds is for the corpus, which `make sanitize` replays: add the files, `fuzz_x -merge=1` to drop what adds nothing.
 FUZZ_SECONDS ?= 120
 FUZZED       := build/fuzzed
 
 fuzz: $(VENV)/.tools
-	$(BIN)/cmake -S . -B $(FUZZED) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
-	  -DCMAKE_CXX_FLAGS='$(WATCH),fuzzer-no-link' -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+	$(CONFIGURE) -B $(FUZZED) -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='$(WATCH),fuzzer-no-link'
 	$(BIN)/cmake --build $(FUZZED) --target fuzz_gguf fuzz_executor
-	mkdir -p $(FUZZED)/gguf $(FUZZED)/executor
-	$(FUZZED)/tests/fuzz/fuzz_gguf -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=2000 $(FUZZED)/gguf tests/fuzz/corpus/gguf
-	$(FUZZED)/tests/fuzz/fuzz_executor -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=2000 $(FUZZED)/executor tests/fuzz/corpus/executor
+	set -e; for target in gguf executor; do \
+	  $(BIN)/python -m zipfile -e tests/fuzz/corpus/$$target.zip $(FUZZED)/$$target; \
+	  $(FUZZED)/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) -max_len=700 -rss_limit_mb=2000 $(FUZZED)/$$target; done
