@@ -92,9 +92,9 @@ class Draft:
 
     Attributes:
         token_ids: The draft tokens, in order. May be empty: the round is then a plain decoding step.
-        probs: ``[len(token_ids), vocab_size]``, row ``i`` the law that token ``i`` was really drawn from given the
-            tokens before it. ``None`` says that the tokens were chosen without drawing (n-gram, argmax): each law is
-            then the point mass on its token. The draft may be wrong in any way; these laws must be honest.
+        probs: ``[num_drawn, vocab_size]``, row ``i`` the law that token ``i`` was really drawn from given the tokens
+            before it. Tokens beyond were chosen without drawing (n-gram, argmax), and so were all if it is ``None``:
+            each law is then the point mass on its token. The draft may be wrong in any way; these laws must be honest.
         problem: In words, what went wrong so that the draft ends here; None if nothing did.
         confidences: For each token the drafter's own estimate of the chance that it is accepted if those before it
             are; empty if it has none. Lengths and choices may depend on it, the output never.

@@ -14,8 +14,13 @@ from outrider.engine.sequence import Request
 from outrider.sampling.params import SamplingParams
 from outrider.types import Draft, TreeDraft
 from outrider.verification.exact import outcomes, sequence_law, total_variation
+from outrider.verification.law import LawRows
 
 FLAT = PassCosts(((1, 1.0), (2, 1.0)))
+
+
+def is_mixed(draft):
+    return draft.probs is not None and len(draft.probs) < len(draft)
 
 
 class Spied(CascadeDrafter):
@@ -25,7 +30,7 @@ class Spied(CascadeDrafter):
 
     def propose(self, requests):
         drafts = super().propose(requests)
-        self.num_mixed += sum(isinstance(draft, TreeDraft) for draft in drafts)
+        self.num_mixed += sum(is_mixed(draft) for draft in drafts)
         return drafts
 
 
@@ -34,7 +39,7 @@ class Anticipating(CascadeDrafter):
 
     def propose(self, requests):
         return [
-            Draft(()) if isinstance(draft, TreeDraft) or draft.token_ids[:1] == (2,) else draft
+            Draft(()) if is_mixed(draft) or draft.token_ids[:1] == (2,) else draft
             for draft in super().propose(requests)
         ]
 
@@ -43,22 +48,28 @@ class Dishonest(CascadeDrafter):
     """Says that a drawn token was chosen."""
 
     def propose(self, requests):
-        return [
-            replace(draft, probs=(None,) * (len(draft) + 1))
-            if isinstance(draft, TreeDraft)
-            else replace(draft, probs=None)
-            for draft in super().propose(requests)
-        ]
+        return [replace(draft, probs=None) for draft in super().propose(requests)]
 
 
 class Miscounting(CascadeDrafter):
     """Says that what was looked up was drawn as the first token was."""
 
     def propose(self, requests):
-        drafts = super().propose(requests)
         return [
-            replace(draft, probs=(draft.probs[0],) * len(draft) + (None,)) if isinstance(draft, TreeDraft) else draft
-            for draft in drafts
+            replace(draft, probs=LawRows([draft.probs[0]] * len(draft), 3)) if is_mixed(draft) else draft
+            for draft in super().propose(requests)
+        ]
+
+
+class AnotherRule(CascadeDrafter):
+    """Tells a chain as a tree if something follows what was drawn, which is then verified token by token."""
+
+    def propose(self, requests):
+        return [
+            TreeDraft(draft.token_ids, draft.parents, (*draft.probs, *[None] * (len(draft) + 1 - len(draft.probs))))
+            if is_mixed(draft)
+            else draft
+            for draft in super().propose(requests)
         ]
 
 
@@ -68,13 +79,13 @@ def cascade(kind, *, model_tokens=1, cost=0.01):
     return kind(members, vocab_size=3, costs=FLAT)
 
 
-def distance(drafter_of, rule="token"):
-    params = SamplingParams(temperature=1.0, max_tokens=NUM_TOKENS)
+def distance(drafter_of, rule="token", k=2, num_tokens=NUM_TOKENS):
+    params = SamplingParams(temperature=1.0, max_tokens=num_tokens)
     made = []
 
     def one_answer(coins):
         made.append(drafter_of())
-        stepper = make_stepper(TARGET, drafter=made[-1], k=2, rule=rule, max_tree_tokens=4)
+        stepper = make_stepper(TARGET, drafter=made[-1], k=k, rule=rule, max_tree_tokens=4)
         sequence = stepper.open(Request(0, PROMPT, compiled(params, 3), seed=0))
         sequence.coins = SameCoins(coins)
         while sequence.finish_reason is None:
@@ -84,22 +95,27 @@ def distance(drafter_of, rule="token"):
 
     emitted = outcomes(one_answer)
     assert sum(emitted.values()) == pytest.approx(1)
-    wanted = sequence_law(lambda prefix: exact_probs(TARGET, prefix), NUM_TOKENS, PROMPT)
+    wanted = sequence_law(lambda prefix: exact_probs(TARGET, prefix), num_tokens, PROMPT)
     return float(total_variation(emitted, wanted)), made
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
-@pytest.mark.parametrize("model_tokens", [1, 2])
-def test_the_law_of_a_cascade_is_the_targets(rule, model_tokens):
-    off, made = distance(lambda: cascade(Spied, model_tokens=model_tokens), rule)
+@pytest.mark.parametrize(("model_tokens", "k", "num_tokens"), [(1, 2, 4), (2, 2, 4), (2, 3, 5)])
+def test_the_law_of_a_cascade_is_the_targets(rule, model_tokens, k, num_tokens):
+    off, made = distance(lambda: cascade(Spied, model_tokens=model_tokens), rule, k, num_tokens)
     assert off < 1e-6
-    assert (sum(one.num_mixed for one in made) > 0) == (model_tokens == 1)
+    assert (sum(one.num_mixed for one in made) > 0) == (model_tokens < k)
 
 
 @pytest.mark.parametrize("kind", [Anticipating, Miscounting])
 def test_a_cascade_that_breaks_the_rules_is_caught(kind):
     off, _ = distance(lambda: cascade(kind))
     assert off > 1e-3
+
+
+def test_what_follows_a_draft_must_not_decide_the_rule_for_it():
+    off, _ = distance(lambda: cascade(AnotherRule, model_tokens=2), "block", k=3, num_tokens=5)
+    assert off > 1e-2
 
 
 def test_to_call_a_drawn_token_chosen_costs_acceptance_only():

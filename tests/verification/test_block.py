@@ -1,5 +1,6 @@
 """Block verification: proven like the token rule, with the published toy and the wrong variants that were shipped."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, Outcome, VerificationResult
 from outrider.verification import verify_block, verify_token
 from outrider.verification.exact import (
+    Drafter,
     Law,
     Rule,
     dense_drafter,
@@ -50,6 +52,34 @@ def test_block_rule_emits_the_targets_law(name, num_draft_tokens):
 @pytest.mark.parametrize("name", ["unlike", "impossible tokens", "draft of two tokens only"])
 def test_block_rule_emits_the_targets_law_over_three_draft_tokens_and_the_one_after(name):
     assert error(verify_block, *PAIRS[name], num_draft_tokens=3, num_tokens=4) == 0
+
+
+def followed_at_times(draft: Law) -> Drafter:
+    """Return a drafter of two drawn tokens, which one that was chosen follows if the second has an even id."""
+
+    def propose(prefix, coins):
+        drawn = dense_drafter(draft, 2)(prefix, coins)
+        return replace(drawn, token_ids=(*drawn.token_ids, 0)) if drawn.token_ids[1] % 2 == 0 else drawn
+
+    return propose
+
+
+@pytest.mark.parametrize("rule", [verify_token, verify_block])
+@pytest.mark.parametrize("name", ["unlike", "impossible tokens", "draft of two tokens only"])
+def test_chosen_tokens_may_follow_drawn_ones_because_of_those(name, rule):
+    target, draft = PAIRS[name]
+    emitted = emitted_law(speculative_round(target, followed_at_times(draft), rule), 4)
+    assert emitted == sequence_law(target, 4)
+
+
+def test_what_follows_must_not_decide_which_rule_verifies_what_was_drawn():
+    target, draft = PAIRS["unlike"]
+
+    def rule(proposed, probs, coins):
+        return (verify_block if len(proposed) == 2 else verify_token)(proposed, probs, coins)
+
+    emitted = emitted_law(speculative_round(target, followed_at_times(draft), rule), 3)
+    assert total_variation(emitted, sequence_law(target, 3)) > Fraction(1, 100)
 
 
 @pytest.mark.parametrize("seed", range(200, 215))

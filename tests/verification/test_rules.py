@@ -169,8 +169,8 @@ def test_target_rows_must_be_one_more_than_draft_tokens(rule, target):
         rule(DRAFT, target, ScriptedCoins(0.3, 0.3, 0.3))
 
 
-@pytest.mark.parametrize("probs", [DRAFT.probs[:1], DRAFT.probs[:, :2], np.zeros((2, 4))])
-def test_draft_laws_must_have_a_row_for_each_token_and_the_targets_width(probs):
+@pytest.mark.parametrize("probs", [np.zeros((3, 3)), DRAFT.probs[:, :2], np.zeros((2, 4)), DRAFT.probs[0, :2]])
+def test_draft_laws_must_have_no_row_without_a_token_and_the_targets_width(probs):
     """vllm#13849 and others: vocabularies padded to different sizes."""
     with pytest.raises(UsageError, match=r"draft_probs has shape .*; expected \(2, 3\)"):
         verify_token(Draft((1, 1), probs), TARGET, ScriptedCoins(0.3, 0.3, 0.3))

@@ -48,8 +48,9 @@ class Drafter(Protocol):
     """Proposes draft tokens; knows nothing of the target, the engine or verification.
 
     Whether a token is put up for verification may depend on everything but that token itself and what follows from
-    it: a drafter may stop *after* a token because of that token, never drop it because of what it is. Tokens that are
-    told without laws are free of that: they are choices.
+    it: a drafter may stop *after* a token because of that token, never drop it because of what it is. Nor may what was
+    drawn decide whether a draft is a chain or a tree, or whether it tells laws: each has a rule of its own. Tokens that
+    are told without laws, such as what follows drawn ones, are free of that: they are choices.
 
     Whatever a drafter raises, and a draft that breaks this contract, costs the request its drafts from then on: the
     answer goes on without them, and its account says so.

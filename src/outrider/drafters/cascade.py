@@ -16,7 +16,7 @@ from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.drafters.gain import PassCosts, Rate, choose_length
 from outrider.errors import UsageError
-from outrider.types import Draft, Outcome, Proposal, TreeDraft, Verdict, VerificationResult
+from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
 _NOTHING = Draft(())
 # What a draft that costs passes is assumed to bring before there is any evidence, and how many rounds of evidence that
@@ -269,8 +269,7 @@ class CascadeDrafter:
         survival = prod(_chances(draft, record))
         num_before = len(draft)
         length, gain = choose_length([survival * first, *others], self._costs, memory.rate.value, num_before=num_before)
-        limit = len(more) if draft.probs is None else turn.request.max_tree_tokens - num_before
-        if gain <= 0 or (length := min(length, limit, len(more))) <= 0:
+        if gain <= 0 or (length := min(length, len(more))) == 0:
             return
         turn.draft = _joined(draft, _named(_cut(more, length), self.members[number]))
         memory.cost += self._costs.at(1 + num_before + length) - self._costs.at(1 + num_before)
@@ -316,10 +315,9 @@ def _named(draft: Draft, member: Member) -> Draft:
     return draft if draft.sources else replace(draft, sources=(member.drafter.name,) * len(draft))
 
 
-def _joined(first: Draft, more: Draft) -> Proposal:
-    """Return a draft and what follows it: a chain of which the first tokens were drawn, perhaps, the others chosen."""
-    token_ids, sources = first.token_ids + more.token_ids, first.sources + more.sources
-    if first.probs is None:
-        return Draft(token_ids, sources=sources)
-    chosen = (None,) * (len(more) + 1)
-    return TreeDraft(token_ids, tuple(range(-1, len(token_ids) - 1)), (*first.probs, *chosen), sources=sources)
+def _joined(first: Draft, more: Draft) -> Draft:
+    """Return a draft and what follows it: a chain of which the first tokens were drawn, perhaps, the others chosen.
+
+    It stays a chain with its laws, lest what follows, which depends on what was drawn, decide which rule verifies that.
+    """
+    return Draft(first.token_ids + more.token_ids, first.probs, sources=first.sources + more.sources)

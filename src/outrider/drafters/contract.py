@@ -24,7 +24,7 @@ from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
 from outrider.types import Coins, Draft, Outcome, Probs, Proposal, TreeDraft, TreeResult, VerificationResult, Weights
-from outrider.verification import CoinSource, Purpose, verify_point_mass, verify_token, verify_tree
+from outrider.verification import CoinSource, Purpose, verify_block, verify_point_mass, verify_tree
 from outrider.verification.exact import emitted_law, sequence_law, total_variation
 
 _PARAMS = {"greedy": SamplingParams(), "sampled": SamplingParams(temperature=1.0)}
@@ -129,7 +129,7 @@ def _check_law(make: Callable[[], Drafter], vocab_size: int) -> None:
         if isinstance(draft, TreeDraft):
             tree = verify_tree(draft, probs, _ExactCoins(coins))
             return (*(draft.token_ids[node] for node in tree.path), tree.next_token_id)
-        rule = verify_point_mass if draft.probs is None else verify_token
+        rule = verify_point_mass if draft.probs is None else verify_block
         chain = rule(draft, probs, _ExactCoins(coins))
         return (*draft.token_ids[: chain.num_accepted], chain.next_token_id)
 

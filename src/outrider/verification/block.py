@@ -8,6 +8,7 @@ from outrider.errors import OutriderError, UsageError
 from outrider.types import Coins, Draft, DraftProbs, Outcome, TargetProbs, VerificationResult
 from outrider.verification.check import check_draft, check_drawn, check_law
 from outrider.verification.law import difference
+from outrider.verification.point_mass import verify_chosen
 
 
 def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
@@ -22,7 +23,8 @@ def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
     the draft may as well end before it; its error is raised just when the beginning up to it is accepted.
 
     Args:
-        draft: With ``probs``, the laws that its tokens were really drawn from.
+        draft: With ``probs``, the laws that its tokens were really drawn from. Those beyond were chosen: once all that
+            were drawn are accepted they are verified as point masses. That some follow may depend on what was drawn.
         target_probs: ``[len(draft) + 1, vocab_size]``, the target's law at each draft position and after the last.
         coins: Independent of the decisions that drew the draft. Decisions about tokens that are then turned back are
             taken too, so none may be used again in a later round.
@@ -37,8 +39,7 @@ def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
     weights = _weights(draft, draft.probs, target_probs)
     length, passes = len(weights) - 1, False
     if coins.accept(weights[length], 1):
-        check_law(target_probs[length], "target_probs", length)
-        return VerificationResult(length, coins.draw(target_probs[length]), Outcome.BONUS)
+        return verify_chosen(draft, length, target_probs, coins)
     # Every beginning is tried by itself and the longest that passes counts, so the longest is tried first. The empty
     # one always passes: its weight is 1.
     while not passes:
@@ -53,10 +54,10 @@ def verify_block(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
 def _weights(draft: Draft, draft_probs: DraftProbs, target_probs: TargetProbs) -> list[Any]:
     """Return the chance that a draft came by each of its beginnings rightly: from 1 for the empty one, capped at 1.
 
-    The last is that of the whole draft, or of the longest beginning that plain decoding could get to the end of.
+    The last is that of all that was drawn, or of the longest beginning that plain decoding could get to the end of.
     """
     weights: list[Any] = [1]
-    for row, token_id in enumerate(draft.token_ids):
+    for row, token_id in enumerate(draft.token_ids[: draft_probs.shape[0]]):
         if weights[-1] == 0 or not _is_law(target_probs, row):
             break
         check_law(draft_probs[row], "draft_probs", row)

@@ -23,8 +23,7 @@ def check_draft(draft: Draft, target_probs: TargetProbs) -> None:
         UsageError: Shapes or dtypes that do not fit, or a draft token outside the target's vocabulary.
     """
     check_target(draft.token_ids, target_probs)
-    if draft.probs is not None:
-        check_shape(draft.probs, "draft_probs", (len(draft), target_probs.shape[1]))
+    _check_rows(draft, target_probs.shape[1])
 
 
 def check_target(token_ids: Sequence[int], target_probs: TargetProbs) -> None:
@@ -67,7 +66,7 @@ def check_laws(draft: Proposal, vocab_size: int) -> None:
     """
     laws: Iterable[Weights | None] = draft.probs if isinstance(draft, TreeDraft) else ()
     if isinstance(draft, Draft) and draft.probs is not None:
-        check_shape(draft.probs, "draft_probs", (len(draft), vocab_size))
+        _check_rows(draft, vocab_size)
         laws = draft.probs
     for row, law in enumerate(laws):
         if law is None:
@@ -83,12 +82,19 @@ def check_laws(draft: Proposal, vocab_size: int) -> None:
             raise UsageError(f"row {row} has the candidates {drawn}; drawn without replacement they all differ")
 
 
+def _check_rows(draft: Draft, vocab_size: int) -> None:
+    """Check that a chain has a law for each of its first tokens, which were drawn, and none for more than it has."""
+    if draft.probs is not None:
+        num_drawn = min([len(draft), *draft.probs.shape[:1]])
+        check_shape(draft.probs, "draft_probs", (num_drawn, vocab_size))
+
+
 def check_shape(probs: TargetProbs | Weights, name: str, shape: tuple[int, ...]) -> None:
     """Check the shape and the dtype of laws."""
     if probs.shape != shape:
         raise UsageError(
             f"{name} has shape {probs.shape}; expected {shape}: one law after each draft token and one before the "
-            "first for the target, one for each draft token for the draft, with zeros for ids that a model lacks"
+            "first for the target, one for each drawn token for the draft, with zeros for ids that a model lacks"
         )
     if probs.dtype not in (np.float64, np.object_):
         raise UsageError(

@@ -24,7 +24,12 @@ def verify_point_mass(draft: Draft, target_probs: TargetProbs, coins: Coins) -> 
         NumericalError: NaN where a probability is needed.
     """
     check_draft(draft, target_probs)
-    for row, draft_id in enumerate(draft.token_ids):
+    return verify_chosen(draft, 0, target_probs, coins)
+
+
+def verify_chosen(draft: Draft, num_accepted: int, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
+    """Verify what is left of a draft that has been accepted so far, all of it chosen, as point masses."""
+    for row, draft_id in enumerate(draft.token_ids[num_accepted:], start=num_accepted):
         check_law(target_probs[row], "target_probs", row)
         token_id = coins.draw(target_probs[row])
         if token_id != draft_id:

@@ -6,13 +6,14 @@ from outrider.errors import UsageError
 from outrider.types import Coins, Draft, Outcome, TargetProbs, VerificationResult, Weights
 from outrider.verification.check import check_draft, check_drawn, check_law
 from outrider.verification.law import difference
+from outrider.verification.point_mass import verify_chosen
 
 
 def verify_token(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
     """Accept each draft token with probability ``min(1, target / draft)``; recover from the residual.
 
     Args:
-        draft: With ``probs``, the laws that its tokens were really drawn from.
+        draft: With ``probs``, the laws that its tokens were really drawn from; those beyond are point masses.
         target_probs: ``[len(draft) + 1, vocab_size]``, the target's law at each draft position and after the last.
         coins: Independent of the decisions that drew the draft.
 
@@ -23,16 +24,15 @@ def verify_token(draft: Draft, target_probs: TargetProbs, coins: Coins) -> Verif
     check_draft(draft, target_probs)
     if draft.probs is None:
         raise UsageError("this draft has no probs; verify_point_mass is the rule for tokens chosen without drawing")
-    for row, token_id in enumerate(draft.token_ids):
+    num_drawn = draft.probs.shape[0]
+    for row, token_id in enumerate(draft.token_ids[:num_drawn]):
         target, drafted = target_probs[row], draft.probs[row]
         check_law(target, "target_probs", row)
         check_law(drafted, "draft_probs", row)
         check_drawn(drafted, token_id, row)
         if not coins.accept(target[token_id], drafted[token_id]):
             return VerificationResult(row, coins.draw(residual(target, drafted)), Outcome.RECOVERED)
-    last = len(draft)
-    check_law(target_probs[last], "target_probs", last)
-    return VerificationResult(last, coins.draw(target_probs[last]), Outcome.BONUS)
+    return verify_chosen(draft, num_drawn, target_probs, coins)
 
 
 def residual(target: Weights, drafted: Weights) -> Weights:
