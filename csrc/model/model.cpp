@@ -122,8 +122,8 @@ void Model::keep_path(int64_t id, std::span<const int64_t> nodes) {
   // A node lies no earlier than its place on the path, so none is overwritten before it has moved.
   const auto count = static_cast<int64_t>(nodes.size());
   for (int64_t i = 0; i < count; ++i) executor_->copy(sequence, sequence.tree + nodes[i], sequence.tree + i);
-  cache_.crop(id, sequence.tree);
-  sequence.length += count;
+  sequence.has_tree = false;
+  cache_.crop(id, sequence.tree + count);
 }
 
 int64_t Model::weight_bytes() {

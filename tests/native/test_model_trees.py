@@ -129,6 +129,18 @@ def test_a_tree_larger_than_the_executors_buffers() -> None:
     backend.close_sequence(sequence)
 
 
+def test_a_path_longer_than_a_chunk_of_the_cache_is_kept() -> None:
+    backend = backend_for(SHAPES[0], STORES[0], "", 2)
+    tree, chain = backend.open_sequence(), backend.open_sequence()
+    tokens = [*stream(0), *stream(1), *stream(2)]
+    backend.forward([Rows(tree, tokens, 0, list(range(-1, len(tokens) - 1)))])
+    backend.keep_path(tree, list(range(len(tokens))))
+    backend.forward([Rows(chain, tokens, 0)])
+    np.testing.assert_array_equal(*(backend.forward([Rows(sequence, [5])]).copy() for sequence in (tree, chain)))
+    backend.close_sequence(tree)
+    backend.close_sequence(chain)
+
+
 @pytest.mark.parametrize("window", [1, 5, 64, 100])
 def test_a_window_is_all_that_one_layer_sees(window: int) -> None:
     """Rotation is relative, so the last tokens alone give nearly the logits of all of them through a window."""
