@@ -69,9 +69,9 @@ sanitize: $(VENV)/.reference
 	  rm -rf $(WATCHED)/$$target; $(BIN)/python -m zipfile -e tests/fuzz/corpus/$$target.zip $(WATCHED)/$$target; \
 	  $(WATCHED)/tests/fuzz/fuzz_$$target $(WATCHED)/$$target/*; done
 	rm -rf $(WATCHED)/site; mkdir $(WATCHED)/site; cp -r src/outrider $(WATCHED)/site; cp $(WATCHED)/_core*.so $(WATCHED)/site/outrider
-	LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH=$(WATCHED)/site:$$(echo $(VENV)/lib/python3*/site-packages) \
-	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/native/test_model_trees.py tests/native/test_model_errors.py \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider --capture=sys tests/native/test_model_trees.py tests/native/test_model_errors.py \
 	  tests/native/test_compressed.py tests/sampling/test_core_law.py
 
 # Looks for inputs that the file parser or the executor mishandles, FUZZ_SECONDS each. Needs Clang with libFuzzer. What
