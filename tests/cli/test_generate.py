@@ -315,4 +315,6 @@ def test_a_store_is_kept_and_what_is_wrong_with_it_is_said(outrider, models, tmp
     third = document(outrider(*args, "--store", directory))
     assert third["token_ids"] == plain["token_ids"]
     assert "is no store of past texts" in third["speculation"]["reason"]
+    for draft in ("ngram", "none"):
+        assert "is no store of past texts" in outrider(*args, "--store", directory, "--draft", draft)[2]
     assert "--store is empty" in refusal(outrider(*args, "--store", ""))

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -68,6 +69,8 @@ def test_the_account_says_what_speculation_did():
         "5 tokens, 20.0 tokens/s, the first after 0.50 s | "
         "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 a round"
     )
+    failed = replace(speculation, problem="it failed and was dropped: OSError: the disk is full")
+    assert summary(output(failed)).endswith("3.0 a round, but it failed and was dropped: OSError: the disk is full")
 
 
 def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed():

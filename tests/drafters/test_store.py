@@ -170,6 +170,25 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, junk):
     assert store.path.read_bytes() == junk
 
 
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "abc.texts")
+    end = os.open(tmp_path / "abc.texts", os.O_RDWR)  # so that to wait would not be for ever
+    store = open_store(tmp_path)
+    assert "cannot be read: it is no file; remove it" in store.problem
+    store.add(TEXT)
+    os.close(end)
+    assert "cannot be written: it is no file; remove it" in store.problem
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+    other = open_store(tmp_path / "other")
+    other.add(TEXT)
+    (tmp_path / "abc.texts").symlink_to(other.path)
+    store = open_store(tmp_path)
+    assert "cannot be read" in store.problem
+    assert store.num_tokens == 0
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     store = open_store(tmp_path)
     store.add(TEXT)

@@ -78,7 +78,8 @@ def _speculation(output: GenerationOutput) -> str:
     if done.acceptance_rate is None:
         return f"speculation on: {done.reason}; it proposed none"
     counters = done.counters
+    problem = "" if done.problem is None else f", but {done.problem}"
     return (
         f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
-        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} a round"
+        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} a round{problem}"
     )

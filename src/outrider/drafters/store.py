@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -80,8 +81,11 @@ class TextStore:
     def refresh(self) -> None:
         """Read what other processes have added."""
         try:
-            with self.path.open("rb") as file:
-                self._read(file.fileno(), is_locked=False)
+            file = self._open(os.O_RDONLY)
+            try:
+                self._read(file, is_locked=False)
+            finally:
+                os.close(file)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -101,11 +105,19 @@ class TextStore:
         except OSError as error:
             self.problem = f"{self.path} cannot be written: {error.strerror or error}; this answer is not kept"
 
+    def _open(self, flags: int) -> int:
+        """Open the file, and nothing else that may stand in its place: a pipe would have us wait for ever."""
+        file = os.open(self.path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "it is no file; remove it")
+        return file
+
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Open the file for appending while no other process does; it may have been replaced while we waited."""
         while True:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            file = self._open(os.O_RDWR | os.O_CREAT)
             try:
                 self._lock(file)
                 if os.fstat(file).st_ino == self.path.stat().st_ino:

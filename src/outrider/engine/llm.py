@@ -254,24 +254,30 @@ class LLM:
 
     def _speculation(self, answer: Answer) -> Speculation:
         k = self._stepper.num_speculative_tokens
+        reason = f"{self._drafter_name} proposes up to {k} tokens a round"
         if self._drafter_name is None:
-            return Speculation(active=False, reason="no draft was given")
-        if k == 0:
-            return Speculation(active=False, reason="num_speculative_tokens is 0", drafter=self._drafter_name)
-        problem = ""
-        if answer.draft_problem is not None:
-            what = "a draft broke off" if answer.is_drafting else "it failed and was dropped"
-            problem = f", but {what}: {answer.draft_problem}"
-        if self._store is not None and self._store.problem is not None:
-            problem += f"; past outputs: {self._store.problem}"
+            reason = "no draft was given"
+        elif k == 0:
+            reason = "num_speculative_tokens is 0"
+        problem = self._problem(answer)
         return Speculation(
-            active=True,
-            reason=f"{self._drafter_name} proposes up to {k} tokens a round{problem}",
+            active=k > 0 and self._drafter_name is not None,
+            reason=reason if problem is None else f"{reason}, but {problem}",
             drafter=self._drafter_name,
             method=answer.method,
             tree=answer.tree,
             counters=answer.counters,
+            problem=problem,
         )
+
+    def _problem(self, answer: Answer) -> str | None:
+        problems = []
+        if answer.draft_problem is not None:
+            what = "a draft broke off" if answer.is_drafting else "it failed and was dropped"
+            problems.append(f"{what}: {answer.draft_problem}")
+        if self._store is not None and self._store.problem is not None:
+            problems.append(f"past outputs: {self._store.problem}")
+        return "; ".join(problems) or None
 
 
 def _raise_error(answer: Answer) -> None:

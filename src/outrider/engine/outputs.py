@@ -55,11 +55,12 @@ class Speculation:
 
     Attributes:
         active: Whether drafts were asked for.
-        reason: In words, why speculation was on or off.
+        reason: In words, why speculation was on or off, and the problem if there was any.
         drafter: The drafter's name, or None.
         method: The rule that verified drafts; None if there was none to verify.
         tree: How many draft tokens the largest draft that branched had at each depth; None if none did.
         counters: Draft tokens beyond the end of the answer are not counted: they were neither accepted nor rejected.
+        problem: In words, what went wrong with a draft or with the store; None if nothing did.
     """
 
     active: bool
@@ -68,6 +69,7 @@ class Speculation:
     method: Method | None = None
     tree: tuple[int, ...] | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
+    problem: str | None = None
 
     @property
     def acceptance_rate(self) -> float | None:
