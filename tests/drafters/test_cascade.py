@@ -133,7 +133,7 @@ def test_members_learn_of_their_own_tokens_only():
     cascade = make(one, Member(NgramDrafter()))
     ask(cascade, SHORT)
     cascade.observe(0, VerificationResult(9, 5, Outcome.RECOVERED))
-    assert one.drafter.told == [VerificationResult(6, 5, Outcome.BONUS)]
+    assert one.drafter.told == [VerificationResult(6, FILE[36], Outcome.BONUS)]
     cascade.observe(0, VerificationResult(2, 5, Outcome.RECOVERED))
     assert one.drafter.told[-1] == VerificationResult(2, 5, Outcome.RECOVERED)
     cascade.observe("unknown", VerificationResult(2, 5, Outcome.RECOVERED))

@@ -3,7 +3,7 @@
 Whatever is looked up for nothing is looked at first. What costs passes of a model is asked only where its record in
 this request promises more than that. What it proposes may be continued by what is looked up. Whom to ask is decided
 before anything is drawn, from the context, from tokens that were chosen, and from past rounds: no drawn token decides
-whether it is verified. For greedy and coupled requests the output depends on none of it.
+whether it is verified, or by which rule. For greedy and coupled requests the output depends on none of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TypeVar
 
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
@@ -18,6 +19,7 @@ from outrider.drafters.gain import PassCosts, Rate, choose_length
 from outrider.errors import UsageError
 from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
+_P = TypeVar("_P", bound=Proposal)
 _NOTHING = Draft(())
 # What a draft that costs passes is assumed to bring before there is any evidence, and how many rounds of evidence that
 # assumption is worth. Measured on a 0.5B that drafts up to six tokens for a 1.5B.
@@ -76,6 +78,7 @@ class _Memory:
         cost: Of the last round.
         used: Whose draft it had, or None.
         num_own: How many of its tokens were theirs; the others are a continuation.
+        next_id: The first of those, if there are any.
     """
 
     length: int
@@ -85,6 +88,7 @@ class _Memory:
     cost: float = 1.0
     used: int | None = None
     num_own: int = 0
+    next_id: int | None = None
 
 
 @dataclass(slots=True)
@@ -160,8 +164,8 @@ class CascadeDrafter:
         memory = self._memories.get(request_id)
         if memory is None or memory.used is None:
             return
-        if isinstance(result, VerificationResult) and result.num_accepted > memory.num_own:
-            result = replace(result, num_accepted=memory.num_own, outcome=Outcome.BONUS)
+        if memory.next_id is not None and result.num_accepted > memory.num_own:
+            result = VerificationResult(memory.num_own, memory.next_id, Outcome.BONUS)
         num_accepted = sum(node < memory.num_own for node in result.path)
         memory.records[memory.used].observe(memory.num_own, num_accepted)
         self.members[memory.used].drafter.observe(request_id, result)
@@ -249,14 +253,14 @@ class CascadeDrafter:
         if turn.chosen in self._models:
             drafting = self.members[turn.chosen].token_cost * turn.draft.depth
             if len(turn.draft):
-                turn.draft = _labelled(turn.draft, self.members[turn.chosen])
+                turn.draft = _named(turn.draft, self.members[turn.chosen])
             else:
                 memory.records[turn.chosen].observe(0, 0)
                 turn.problem = turn.problem or turn.draft.problem
                 turn.chosen = turn.offered_by
         if turn.chosen == turn.offered_by:
             turn.draft = turn.offer
-        memory.used, memory.num_own = turn.chosen, len(turn.draft)
+        memory.used, memory.num_own, memory.next_id = turn.chosen, len(turn.draft), None
         memory.cost = self._costs.at(1 + len(turn.draft)) + drafting
 
     def _continue(self, turn: _Turn, number: int, more: Proposal) -> None:
@@ -271,6 +275,7 @@ class CascadeDrafter:
         length, gain = choose_length([survival * first, *others], self._costs, memory.rate.value, num_before=num_before)
         if gain <= 0 or (length := min(length, len(more))) == 0:
             return
+        memory.next_id = more.token_ids[0] if memory.next_id is None else memory.next_id
         turn.draft = _joined(draft, _named(_cut(more, length), self.members[number]))
         memory.cost += self._costs.at(1 + num_before + length) - self._costs.at(1 + num_before)
 
@@ -307,11 +312,7 @@ def _cut(draft: Draft, length: int) -> Draft:
     )
 
 
-def _labelled(draft: Proposal, member: Member) -> Proposal:
-    return draft if draft.sources else replace(draft, sources=(member.drafter.name,) * len(draft))
-
-
-def _named(draft: Draft, member: Member) -> Draft:
+def _named(draft: _P, member: Member) -> _P:
     return draft if draft.sources else replace(draft, sources=(member.drafter.name,) * len(draft))
 
 
