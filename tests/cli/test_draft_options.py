@@ -31,6 +31,7 @@ def test_settings_become_options(tmp_path):
         (["vocab=" + "9" * 5000], "vocab is '999"),
         (["weights=int3"], "weights is 'int3'"),
         (["text=/nowhere"], "/nowhere cannot be read"),
+        (["text="], "the name of a file is empty"),
     ],
 )
 def test_settings_that_cannot_be(settings, named):

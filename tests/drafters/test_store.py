@@ -170,6 +170,19 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, junk):
     assert store.path.read_bytes() == junk
 
 
+def test_another_file_of_the_same_number_is_read_anew(tmp_path):
+    store, other = open_store(tmp_path), open_store(tmp_path / "other")
+    store.add(TEXT)
+    other.add([*TEXT[::-1], *TEXT[::-1]])
+    store.path.write_bytes(other.path.read_bytes())  # as when one is removed, and its inode given to the next
+    store.refresh()
+    assert store.problem is None
+    assert follows(store, TEXT[:5]) is None
+    assert follows(store, TEXT[:3:-1]) == follows(other, TEXT[:3:-1])
+    store.add(TEXT)
+    assert open_store(tmp_path).problem is None
+
+
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "abc.texts")
     end = os.open(tmp_path / "abc.texts", os.O_RDWR)  # so that to wait would not be for ever

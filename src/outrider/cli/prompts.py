@@ -52,6 +52,8 @@ def read_text(name: str) -> str:
     Raises:
         UsageError: It cannot be read, or is not UTF-8.
     """
+    if not name:
+        raise UsageError("the name of a file is empty; name one, or leave it out")
     if name == "-" and sys.stdin is None:
         raise UsageError("standard input is closed; pipe the text into it, or give it as an argument")
     try:

@@ -32,6 +32,7 @@ _MAX_RECORD = 1 << 20
 # The shortest record takes 5 bytes a token; a store is rewritten when it holds too many tokens.
 _MOST_BYTES_PER_TOKEN, _SLACK_BYTES = 8, 1 << 12
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 100, 0.02
+_LAST_BYTES = 64
 _SHORTEST = 8  # tokens; of shorter outputs there is nothing to learn
 
 
@@ -60,7 +61,7 @@ class TextStore:
         self._vocab_size = vocab_size
         self._max_tokens = max_tokens
         self._file_id: tuple[int, int] | None = None
-        self._end = 0  # of what was read, in the file
+        self._end, self._last = 0, b""  # of what was read, in the file, and what stands before it
         self._texts = PastTexts()
         self.refresh()
 
@@ -140,9 +141,10 @@ class TextStore:
         What is merely cut off at the end may be on its way from another process, unless the lock is ours.
         """
         status = os.fstat(file)
-        if self._file_id != (status.st_dev, status.st_ino) or status.st_size < self._end:
-            self._file_id = (status.st_dev, status.st_ino)
-            self._end, self._texts = 0, PastTexts()
+        file_id = (status.st_dev, status.st_ino)  # which a new file may have from one that was removed
+        if self._file_id != file_id or os.pread(file, len(self._last), self._end - len(self._last)) != self._last:
+            self._file_id = file_id
+            self._end, self._last, self._texts = 0, b"", PastTexts()
         if status.st_size == 0:
             return True
         if status.st_size > _MOST_BYTES_PER_TOKEN * self._max_tokens + _SLACK_BYTES:
@@ -162,6 +164,7 @@ class TextStore:
         if texts:
             self._texts.add(np.concatenate([part for text in texts for part in (text, _GAP)])[:-1])
         self._end += num_good
+        self._last = (self._last + data[:num_good])[-_LAST_BYTES:]
         if _is_whole(data[num_good:]) or (is_locked and num_good < len(data)):
             self.problem = f"{self.path} is damaged from byte {self._end} on; what follows is not used"
         return True
