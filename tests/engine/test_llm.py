@@ -281,6 +281,12 @@ def test_an_answer_may_fill_the_context_to_the_last_token():
         ({"rule": "blok"}, r"rule is 'blok'; did you mean 'block'\? it must be one of auto, token, block, coupled"),
         ({"rule": "lossy"}, "rule is 'lossy'; it must be one of auto, token, block, coupled"),
         ({"rule": None}, "rule is None; it must be one of"),
+        *[
+            ({"store": bad}, "store is .*; it must be the path of a directory")
+            for bad in (3, b"/tmp/x", "", "a\0b", "\ud800", True)
+        ],
+        ({"draft_options": {"vocab": 9}}, "draft_options is .*; it must be DraftOptions, or None"),
+        ({"draft_options": "vocab=9"}, "draft_options is 'vocab=9'; it must be DraftOptions, or None"),
     ],
 )
 def test_limits_are_checked(options, message):

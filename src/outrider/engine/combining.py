@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 from outrider.backends.base import Backend
 from outrider.backends.native import NativeBackend
@@ -16,6 +18,8 @@ from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.store import TextStore
 from outrider.engine.loading import Model, Part
+from outrider.errors import UsageError
+from outrider.models.fields import shown
 
 # Draft tokens of a round, at most: a model that is right four times in five gains little beyond six, since only one
 # draft in four gets there; what is looked up costs nothing and is as long as it is likely. A model with another
@@ -87,6 +91,21 @@ def default_length(drafter: Drafter | None) -> int:
     if isinstance(drafter, OtherVocabularyDrafter):
         return OTHER_VOCABULARY_TOKENS
     return LOOKUP_TOKENS if isinstance(drafter, NgramDrafter | CascadeDrafter) else MODEL_TOKENS
+
+
+def check_directory(name: object) -> Path:
+    """Return the path of a directory, which need not exist.
+
+    Raises:
+        UsageError: It can be the name of none.
+    """
+    try:
+        is_name = isinstance(name, str | Path) and str(name) != "" and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise UsageError(f"store is {shown(name)}; it must be the path of a directory")
+    return Path(cast(str, name))
 
 
 def open_store(directory: Path, model: Model) -> TextStore:

@@ -12,7 +12,7 @@ from typing import cast
 
 from outrider import _core
 from outrider.drafters.compression import DraftOptions
-from outrider.engine.combining import combine, default_length, open_store
+from outrider.engine.combining import check_directory, combine, default_length, open_store
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
 from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt
@@ -91,6 +91,7 @@ class LLM:
         if ctx_size is not None:
             _check("ctx_size", ctx_size, 2, None, "the most tokens of prompt and answer together")
         _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
+        directory = None if store is None else check_directory(store)
         verification = parse_rule(rule)
         started_at = clock()
         model, parts = load_pair(
@@ -102,7 +103,7 @@ class LLM:
             resolver=resolver,
             draft_tree=draft_tree,
         )
-        self._store = None if store is None else open_store(Path(store), model)
+        self._store = None if directory is None else open_store(directory, model)
         drafter = combine(parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock)
         self._load_s = clock() - started_at
         self._model = model

@@ -217,6 +217,8 @@ def _check_compression(
 ) -> None:
     if isinstance(target, Model) and isinstance(target.backend, NativeBackend) and target.backend.is_compressed:
         raise UsageError(f"target is {target.name}, which was compressed to draft and is no longer exact; load it anew")
+    if options is not None and not isinstance(options, DraftOptions):
+        raise UsageError(f"draft_options is {shown(options)}; it must be DraftOptions, or None")
     if options is not None and not any(isinstance(draft, Opened) for draft in drafts):
         what = ", ".join("none" if draft is None else draft.name for draft in drafts)
         raise UsageError(
