@@ -66,7 +66,7 @@ turn = st.tuples(
 passes = st.lists(st.dictionaries(st.integers(0, NUM_STREAMS - 1), turn, min_size=1), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     model=st.sampled_from(MODELS),
     isa=st.sampled_from(_core.available_isas()),

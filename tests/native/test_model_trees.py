@@ -65,7 +65,7 @@ def tokens_of_a_pass(draw: st.DrawFn) -> tuple[int, list[int], list[int] | None]
     return draw(st.sampled_from(CONTEXTS)), tokens, draw(st.sampled_from([parents, parents, None]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     model=st.sampled_from(MODELS),
     isa=st.sampled_from(_core.available_isas()),
