@@ -52,7 +52,7 @@ struct Layout {
   constexpr int64_t panel_bytes(int64_t num_in) const { return blocks(num_in) * block_bytes(); }
 };
 
-// In the order of WeightType: a matrix is held in the layout of its type, or requantised, in that of Q8_0, Q4_1 or BF16.
+// In the order of WeightType: a matrix is held in the layout of its type, or requantised, in that of Q8_0, Q4_0 or BF16.
 constexpr Layout kLayouts[] = {
     {1, 0, 0, 0, 0, 4},      // F32
     {1, 0, 0, 0, 0, 2},      // F16

@@ -167,7 +167,8 @@ std::vector<Row> Model::rows_of(std::span<const Request> requests, std::span<Seq
     const std::vector<AttentionRow> places = places_of(requests[s], *sequences[s]);
     const auto count = static_cast<int64_t>(places.size());
     for (int64_t i = 0; i < count; ++i)
-      rows.push_back({sequences[s], places[i], sequences[s]->length + i, requests[s].tokens[i], i >= count - requests[s].num_logits});
+      rows.push_back({sequences[s], places[i], sequences[s]->length + i, requests[s].tokens[i],
+                      i >= count - requests[s].num_logits});
   }
   return rows;
 }

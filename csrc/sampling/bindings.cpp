@@ -103,10 +103,10 @@ nb::object to_array(const Law& law, const nb::object& dtype, const nb::object&) 
 
 void bind_sampling(nb::module_& m) {
   nb::class_<Law>(m, "Law")
-      .def_static("softmax", &softmax, "logits"_a.noconvert(), nb::kw_only(), "temperature"_a, "min_p"_a = 0.0, "top_k"_a = 0,
-                  "top_p"_a = 1.0, "typical_p"_a = 1.0, "borrow"_a = false, "isa"_a = "")
-      .def_static("listed", &listed, "weights"_a.noconvert(), "ids"_a.noconvert().none() = nb::none(), "vocab_size"_a.none() = nb::none(),
-                  nb::kw_only(), "isa"_a = "")
+      .def_static("softmax", &softmax, "logits"_a.noconvert(), nb::kw_only(), "temperature"_a, "min_p"_a = 0.0,
+                  "top_k"_a = 0, "top_p"_a = 1.0, "typical_p"_a = 1.0, "borrow"_a = false, "isa"_a = "")
+      .def_static("listed", &listed, "weights"_a.noconvert(), "ids"_a.noconvert().none() = nb::none(),
+                  "vocab_size"_a.none() = nb::none(), nb::kw_only(), "isa"_a = "")
       .def_prop_ro("shape", [](const Law& law) { return nb::make_tuple(law.vocab_size()); })
       .def_prop_ro("dtype", [](const Law&) { return nb::module_::import_("numpy").attr("dtype")("float64"); })
       .def("__len__", &Law::vocab_size)

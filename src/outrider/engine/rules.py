@@ -7,8 +7,9 @@
 * ``"auto"``: ``"coupled"`` for a request with a seed, which wants its text reproducible, ``"block"`` for others.
 
 Greedy requests need none of them. A draft without probabilities was chosen, not drawn: under ``"token"`` and
-``"block"`` it is verified as point masses, which is what both come to. A draft that branches is verified under them by
-the rule for several candidates: without replacement where they were drawn, as a set of point masses where chosen.
+``"block"`` it is verified as point masses, which is what both come to; so are the tokens of a chain beyond its laws. A
+draft that branches is verified under them by the rule for several candidates: without replacement where they were
+drawn, as a set of point masses where chosen. What was drawn has no say in which rule it is: see docs/lossless.md.
 """
 
 from __future__ import annotations
