@@ -362,6 +362,19 @@ def test_a_prediction_is_drafted_from_and_changes_nothing():
     assert done.rejected_prediction_tokens >= 0
 
 
+def test_of_a_long_prediction_no_more_is_looked_at_than_an_answer_can_repeat():
+    seen = set()
+
+    class Seeing(PlannedDrafter):
+        def propose(self, requests):
+            seen.update(request.prediction_ids for request in requests)
+            return super().propose(requests)
+
+    model = toy_model(max_length=50)
+    LLM(model, Seeing(lambda context: ())).generate("Hello", SamplingParams(max_tokens=3), prediction="abc" * 1000)
+    assert seen == {tuple(model.tokenizer.encode("abc" * 1000)[:50])}
+
+
 def test_predictions_go_with_their_prompts():
     llm = LLM(toy_model(is_sharp=True), "ngram")
     texts = [answer.text for answer in llm.generate(["one", "two"], GREEDY)]

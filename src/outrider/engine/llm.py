@@ -140,7 +140,8 @@ class LLM:
             chat: Put text into the model's chat template, if it has one, as a user's message. Messages always go
                 through it.
             prediction: Text that the answer is expected to resemble, such as a file that is to be edited; with many
-                prompts one for each, or None. It is drafted from, and changes nothing but the speed.
+                prompts one for each, or None. It is drafted from, and changes nothing but the speed. Of a longer one
+                only as many tokens are looked at as the context holds: no answer repeats more.
 
         Returns:
             The answers to each prompt, in order: ``params.n`` of them, one after the other. An answer that the target
@@ -216,6 +217,7 @@ class LLM:
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
         predicted = tuple(self._model.tokenizer.encode(prediction, add_special=False)) if prediction else ()
+        predicted = predicted[: self._model.backend.max_length]
         if predicted and self._stepper.drafter is None:
             raise UsageError("prediction is given, but nothing drafts from it; let the draft be 'ngram' or a model")
         return [Request(object(), prompt_ids, compiled, seed, choice, predicted) for choice in range(params.n)]
