@@ -13,6 +13,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.tools: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "Python %d.%d found; Outrider needs 3.10 or newer: make PYTHON=python3.x" % v[:2])'
+	@echo 'Setting up $(VENV) and building the native core: a few minutes, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check 'scikit-build-core>=0.11' 'nanobind>=2.9' 'cmake>=3.20' ninja
 	touch $@
