@@ -51,11 +51,13 @@ def test_a_missing_path_is_named(tmp_path, reference):
 
 
 def test_an_unknown_name_brings_near_ones(tmp_path):
-    for name in ("smollm-135m", "smolm", "SmolLM2-135M"):
-        with pytest.raises(UsageError, match=rf"unknown model '{name}'; did you mean smollm2-135m\?") as caught:
+    near = {"smollm-135m": "smollm2-135m", "smolm": "smollm2-135m", "SmolLM2-135M": "smollm2-135m"}
+    near |= {"qwen2.5-coder-1.5": "qwen2.5-coder-1.5b", "Qwen2.5-Coder-0.5B": "qwen2.5-coder-0.5b"}  # dots, no suffix
+    for name, meant in near.items():
+        with pytest.raises(UsageError, match=rf"unknown model '{name}'; did you mean {meant}\?") as caught:
             resolve(name, cache(tmp_path))
     assert "qwen2.5-coder-1.5b" in str(caught.value)
-    with pytest.raises(UsageError, match=r"unknown model 'xyz'; The catalog has"):
+    with pytest.raises(UsageError, match=r"unknown model 'xyz'; the catalog has"):
         resolve("xyz", cache(tmp_path))
 
 

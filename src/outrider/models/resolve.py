@@ -61,10 +61,10 @@ def resolve(
         raise ModelFileError(f"{reference} cannot be read: {reason}; check the path and its permissions") from error
     else:
         return path
-    if "/" in reference or path.suffix:
+    if "/" in reference or path.suffix in {".gguf", ".safetensors"}:
         raise ModelFileError(f"there is no file {reference}; check the path, or give one of {', '.join(CATALOG)}")
-    near = get_close_matches(reference, CATALOG, n=1, cutoff=0.4)
+    near = get_close_matches(reference.lower(), CATALOG, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UsageError(
-        f"unknown model {reference!r}; {hint}The catalog has {', '.join(CATALOG)}; a path or hf:owner/repo will do too"
+        f"unknown model {reference!r}; {hint}the catalog has {', '.join(CATALOG)}; a path or hf:owner/repo will do too"
     )
