@@ -297,7 +297,8 @@ def test_a_prediction_needs_one_prompt_and_a_draft(outrider, models, tmp_path):
     file = tmp_path / "expected.txt"
     file.write_text("text")
     args = ("generate", PROMPT, "--target", models["target"], "--max-tokens", 4)
-    assert "nothing drafts from it" in refusal(outrider(*args, "--prediction", file))
+    unheard = outrider("generate", PROMPT, "--target", "no/such.gguf", "--prediction", file)  # before any model is read
+    assert "--prediction is given, but nothing drafts from it; add --draft ngram" in refusal(unheard)
     assert "cannot be read" in refusal(outrider(*args, "--draft", "ngram", "--prediction", tmp_path / "none"))
     several = ("generate", "--prompts", file, "--target", models["target"])
     assert "--prediction is for one PROMPT" in refusal(outrider(*several, "--prediction", file))

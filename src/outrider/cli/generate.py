@@ -46,6 +46,8 @@ def generate(
         raise UsageError("give either a PROMPT or --prompts FILE; PROMPT may be - to read it from stdin")
     if prediction is not None and prompts is not None:
         raise UsageError("--prediction is for one PROMPT, not for --prompts FILE")
+    if prediction is not None and flags.draft == "none":
+        raise UsageError("--prediction is given, but nothing drafts from it; add --draft ngram, or a model")
     if prediction == prompt == "-":
         raise UsageError("PROMPT and --prediction cannot both be read from stdin")
     many = read_prompts(prompts) if prompts is not None else [_one(prompt or "")]
