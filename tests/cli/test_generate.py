@@ -153,7 +153,7 @@ def refusal(outcome):
         (("hi", "--ctx-size", "257"), "--ctx-size is 257; target takes from 2 to 256 tokens"),
         (("hi", "--rule", "lossy"), "--rule is 'lossy'; it must be one of auto, token, block, coupled"),
         (("hi", "--draft", "ngarm"), "drafters that need no model: ngram"),
-        (("hi", "--temprature", "1"), "--temprature"),
+        (("hi", "--temprature", "1"), "; see outrider generate --help"),
         (("", ), "the prompt is empty"),
         ((), "give either a PROMPT or --prompts FILE"),
         (("hi", "--prompts", "x.jsonl"), "give either a PROMPT or --prompts FILE"),

@@ -24,6 +24,12 @@ def test_a_path_is_here_already(outrider, models):
     )
 
 
+def test_a_missing_or_unknown_command_brings_the_help_that_lists_them(outrider):
+    status, out, err = outrider("models")
+    assert (status, out, err) == (2, "", "outrider: Missing command; see outrider models --help\n")
+    assert outrider("modles")[2].endswith("; see outrider --help\n")
+
+
 @pytest.mark.parametrize("command", ["pull", "show"])
 def test_an_empty_reference_is_refused(outrider, command):
     status, out, err = outrider("models", command, "")

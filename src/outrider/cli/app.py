@@ -83,7 +83,9 @@ def _explain(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory ({error}); use a smaller model, or a smaller --ctx-size"
     if isinstance(error, _BadUsage):
-        return f"{error.format_message().rstrip('.')}; see outrider --help"  # type: ignore[attr-defined]
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "outrider"
+        return f"{error.format_message().rstrip('.')}; see {command} --help"  # type: ignore[attr-defined]
     if isinstance(error, OSError):  # of the output, since whatever is read has errors of its own
         return f"{error.filename or 'the output cannot be written'}: {error.strerror or error}"
     return str(error)

@@ -71,7 +71,9 @@ class Flags:
     ] = None
     store: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Keep answers in this private directory, and draft from those kept there."),
+        typer.Option(
+            metavar="DIR", help="Keep answers in this private directory; 'ngram' drafts from those kept there, too."
+        ),
     ] = None
     draft_tree: Annotated[
         int,
