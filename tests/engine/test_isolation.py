@@ -99,6 +99,15 @@ def test_the_law_is_unharmed_by_a_drafter_that_fails():
         assert [result_of(each) for each in run(Breaks(deed), 1.0)] == [result_of(each) for each in never]
 
 
+@pytest.mark.parametrize(("temperature", "rule"), [(0.0, "auto"), (1.0, "coupled")])
+@pytest.mark.parametrize("deed", UNLAWFUL)
+def test_laws_that_nobody_reads_may_be_anything(deed, temperature, rule):
+    plain = run(None, temperature, rule)
+    assert [result_of(each) for each in run(Breaks(UNLAWFUL[deed]), temperature, rule)] == [
+        result_of(each) for each in plain
+    ]
+
+
 def test_a_drafter_that_fails_when_it_is_told_or_released_harms_nobody():
     class Deaf(PlannedDrafter):
         def observe(self, request_id, result):

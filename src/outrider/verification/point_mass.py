@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.errors import UsageError
 from outrider.types import Coins, Draft, Outcome, TargetIds, TargetProbs, VerificationResult
-from outrider.verification.check import check_draft, check_law
+from outrider.verification.check import check_law, check_target
 
 
 def verify_point_mass(draft: Draft, target_probs: TargetProbs, coins: Coins) -> VerificationResult:
@@ -23,7 +23,7 @@ def verify_point_mass(draft: Draft, target_probs: TargetProbs, coins: Coins) -> 
         UsageError: Arguments that do not fit.
         NumericalError: NaN where a probability is needed.
     """
-    check_draft(draft, target_probs)
+    check_target(draft.token_ids, target_probs)
     return verify_chosen(draft, 0, target_probs, coins)
 
 
