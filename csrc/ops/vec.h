@@ -18,8 +18,9 @@
 namespace outrider {
 namespace {
 
-// Beside floats (Vec) there are Ints, 32 bits each, and Pairs of 16 bits: add_products adds to each integer the two
-// products of a lane's pairs, and store_rounded keeps the low 16 bits of floats rounded to the nearest even integer.
+// select takes a lane from its first vector where the lane's bit is 1, else from the second. Beside floats (Vec) there
+// are Ints, 32 bits each, and Pairs of 16 bits: add_products adds to each integer the two products of a lane's pairs,
+// and store_rounded keeps the low 16 bits of floats rounded to the nearest even integer.
 constexpr int kLanes = 16;
 constexpr float kInfinity = __builtin_inff();
 
@@ -37,6 +38,7 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline float max_of_lanes(Vec a) { return _mm512_reduce_max_ps(a.v); }
+inline Vec select(uint16_t bits, Vec a, Vec b) { return {_mm512_mask_mov_ps(b.v, bits, a.v)}; }
 // 2^n for the integers n left in the low bits of a float by adding 1.5 * 2^23.
 inline Vec exp2_of_low_bits(Vec a) {
   const __m512i bits = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);
@@ -85,6 +87,12 @@ inline float max_of_lanes(Vec a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+inline __m256 select(int bits, __m256 a, __m256 b) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i is_set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), lane), lane);
+  return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(is_set));
+}
+inline Vec select(uint16_t bits, Vec a, Vec b) { return {select(bits, a.lo, b.lo), select(bits >> 8, a.hi, b.hi)}; }
 inline __m256 exp2_of_low_bits(__m256 a) {
   const __m256i bits = _mm256_slli_epi32(_mm256_castps_si256(a), 23);
   return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_set1_epi32(0x3f800000)));
@@ -171,6 +179,12 @@ inline Vec exp2_of_low_bits(Vec a) {
   return each_quad([&](int i) { return Quad((QuadBits(a.q[i]) << 23) + 0x3f800000u); });
 }
 
+inline Vec select(uint16_t bits, Vec a, Vec b) {
+  return each_quad([&](int i) {
+    const uint32_t four = uint32_t{bits} >> 4 * i;
+    return (QuadBits{four, four, four, four} & QuadBits{1, 2, 4, 8}) != 0 ? a.q[i] : b.q[i];
+  });
+}
 
 typedef int32_t QuadInts __attribute__((vector_size(16)));
 struct Ints { QuadInts q[4]; };

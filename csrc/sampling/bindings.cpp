@@ -45,6 +45,19 @@ std::pair<int64_t, float> argmax(const Vector<float>& logits, const std::string&
   return {row.best_id, row.top};
 }
 
+bool copy_row(const Vector<float>& logits, const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& out,
+              const std::optional<Vector<uint8_t>>& allowed, const std::string& isa) {
+  const std::span<const float> row = as_row(logits);
+  if (out.size() != row.size())
+    throw std::invalid_argument("out has " + std::to_string(out.size()) + " entries; the row has " +
+                                std::to_string(row.size()));
+  const size_t bytes = (row.size() + 7) / 8;
+  if (allowed && allowed->size() != bytes)
+    throw std::invalid_argument("allowed has " + std::to_string(allowed->size()) + " bytes; " +
+                                std::to_string(row.size()) + " bits take " + std::to_string(bytes));
+  return kernels_for(isa).copy(row.data(), std::ssize(row), allowed ? allowed->data() : nullptr, out.data());
+}
+
 Row finite_row(const Vector<float>& logits, const SamplingKernels& kernels) {
   Row row = read_row(as_row(logits), kernels);
   if (!std::isfinite(row.top))
@@ -131,6 +144,8 @@ void bind_sampling(nb::module_& m) {
       .def("without", [](const Law& law, int64_t id) { return law.without(checked_id(law, id)); }, "token_id"_a)
       .def("top", &Law::top, "count"_a);
   m.def("likeliest", &likeliest, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
+  m.def("copy_row", &copy_row, "logits"_a.noconvert(), "out"_a.noconvert(),
+        "allowed"_a.noconvert().none() = nb::none(), nb::kw_only(), "isa"_a = "");
   m.def("argmax", &argmax, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
 }
 

@@ -15,6 +15,9 @@ struct SamplingKernels {
   // Writes the largest value of each group of 64 (the last may be shorter) and returns whether every value is below
   // plus infinity; if not, the largest values say nothing of it.
   bool (*group_maxima)(const float* x, int64_t n, float* maxima);
+  // out = x, or minus infinity where bit i % 8 of byte i / 8 is 0; without bits a copy. Returns whether every value of x is
+  // below plus infinity, and one above minus infinity. out may be x.
+  bool (*copy)(const float* x, int64_t n, const uint8_t* bits, float* out);
   // out = exp((x - top) * inverse_temperature), for x <= top.
   void (*weights)(const float* x, int64_t n, float top, double inverse_temperature, double* out);
   double (*sum)(const double* x, int64_t n);

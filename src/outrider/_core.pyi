@@ -199,6 +199,25 @@ class Law:
 def argmax(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
     """Return where the largest value is and what it is: the lowest index on a tie, the first NaN if there is any."""
 
+def copy_row(
+    logits: NDArray[np.float32], out: NDArray[np.float32], allowed: NDArray[np.uint8] | None = None, *, isa: str = ""
+) -> bool:
+    """Copy a row of logits ``[vocab_size]`` to ``out``, which may be the row itself.
+
+    Args:
+        logits: The row.
+        out: As long; what is in it is overwritten.
+        allowed: ``[ceil(vocab_size / 8)]``, a bit for each token, the lowest first: minus infinity is written where it
+            is 0. None to copy all.
+        isa: The instruction set; the best by default.
+
+    Returns:
+        Whether the row, as it was given, has no NaN or plus infinity, and a token that is not excluded.
+
+    Raises:
+        ValueError: Lengths that do not fit.
+    """
+
 def likeliest(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
     """Return the most likely id of a row of logits and its probability at temperature 1.
 

@@ -47,8 +47,15 @@ def grammar(kind, text):
 
 
 def allowed(state, draft=()):
-    excluded = state.excluded(draft)
-    return list(range(SIZE)) if excluded is None else np.flatnonzero(~excluded).tolist()
+    return ids_of(state.allowed(draft), SIZE)
+
+
+def ids_of(bits, size):
+    return (
+        list(range(size))
+        if bits is None
+        else np.flatnonzero(np.unpackbits(bits, count=size, bitorder="little")).tolist()
+    )
 
 
 def follow(kind, text, tokens):
@@ -207,7 +214,7 @@ def test_a_draft_that_is_too_much_for_the_matcher_leaves_what_was_committed_unha
     before = allowed(state, [ord("b")])
     for _ in range(2):
         with pytest.raises(UsageError, match="response_format cannot be honoured: too complex"):
-            state.excluded([ord("b"), ord("z")])
+            state.allowed([ord("b"), ord("z")])
     assert allowed(state, [ord("b")]) == before
     assert allowed(state.copy()) == allowed(state)
     state.advance(ord("b"))
@@ -227,10 +234,10 @@ def test_how_far_a_grammar_goes_does_not_depend_on_drafts_nor_on_other_answers(n
 
     def advance(state, token_id, draft):
         try:
-            state.excluded(draft)
+            state.allowed(draft)
         except UsageError:
             assert draft
-        state.excluded(())
+        state.allowed(())
         state.advance(token_id)
 
     text = b"abbbqqqqxfoo"
@@ -240,7 +247,7 @@ def test_how_far_a_grammar_goes_does_not_depend_on_drafts_nor_on_other_answers(n
         for place, token_id in enumerate(text[:7]):
             advance(state, token_id, text[place : place + num_draft_tokens])
         with pytest.raises(UsageError, match="too many expressions"):
-            state.excluded(())
+            state.allowed(())
 
 
 def test_a_vocabulary_that_cannot_spell_a_text_spells_what_it_can():
@@ -254,7 +261,7 @@ def test_a_vocabulary_that_cannot_spell_a_text_spells_what_it_can():
 
     for text, expected in [("abc", [2]), ("cab", [3]), ("a", [0])]:
         state = Vocabulary(Few(), 4).compile(GrammarSource("regex", text))
-        assert np.flatnonzero(~state.excluded(())).tolist()[-1:] == expected
+        assert ids_of(state.allowed(()), 4)[-1:] == expected
     spell = _Wrapped(Few(), Vocabulary(Few(), 4))
     assert [spell(text) for text in ("abca", "aé", "éa", "")] == [[2, 3, 0], [0], [], []]
 

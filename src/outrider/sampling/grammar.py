@@ -20,7 +20,7 @@ from outrider.sampling.processors import Ids
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-Mask = NDArray[np.bool_]
+Bits = NDArray[np.uint8]
 
 
 class Grammar:
@@ -43,7 +43,7 @@ class Grammar:
         self._ends = frozenset(eos_ids.tolist())
         self._vocab_size = vocab_size
         self._is_over = False
-        self._known: dict[tuple[int, ...], Mask | None] = {}  # answers since the last commit: draft and target both ask
+        self._known: dict[tuple[int, ...], Bits | None] = {}  # answers since the last commit: draft and target both ask
         self._check()
 
     def copy(self) -> Grammar:
@@ -67,10 +67,12 @@ class Grammar:
                 self._renew()
             self._check()
 
-    def excluded(self, draft_ids: Sequence[int]) -> Mask | None:
-        """Return for each token ``[vocab_size]`` whether it may not follow the committed and these draft tokens.
+    def allowed(self, draft_ids: Sequence[int]) -> Bits | None:
+        """Return for each token a bit, whether it may follow the committed and these draft tokens.
 
-        None, for none is excluded, after a draft token that the grammar does not allow, or that ends the answer: what
+        The lowest bit of a byte comes first: ``[ceil(vocab_size / 8)]``, not to be modified.
+
+        None, as if all might, after a draft token that the grammar does not allow, or that ends the answer: what
         would follow it is never emitted.
 
         Raises:
@@ -78,31 +80,31 @@ class Grammar:
         """
         key = tuple(draft_ids)
         if key not in self._known:
-            self._known[key] = self._excluded_after(list(key))
+            self._known[key] = self._allowed_after(list(key))
         return self._known[key]
 
-    def _excluded_after(self, draft_ids: list[int]) -> Mask | None:
+    def _allowed_after(self, draft_ids: list[int]) -> Bits | None:
         if self._is_over or not self._ends.isdisjoint(draft_ids):
             return None
-        excluded = self._look_past(draft_ids)
+        allowed = self._look_past(draft_ids)
         if self._matcher.is_error():
             self._renew()
-            excluded = self._look_past(draft_ids)
+            allowed = self._look_past(draft_ids)
         try:
             self._check()
         except UsageError:  # what was committed is none the worse for a draft
             self._renew()
             raise
-        return excluded
+        return allowed
 
-    def _look_past(self, draft_ids: list[int]) -> Mask | None:
-        """Return what is not allowed there, None if the matcher cannot be led there."""
+    def _look_past(self, draft_ids: list[int]) -> Bits | None:
+        """Return what is allowed there, None if the matcher cannot be led there."""
         if draft_ids and (self._matcher.is_stopped() or self._matcher.validate_tokens(draft_ids) < len(draft_ids)):
             return None
         self._matcher.consume_tokens(draft_ids)
-        excluded = self._excluded_here()
+        allowed = self._allowed_here()
         self._matcher.rollback(len(draft_ids))
-        return excluded
+        return allowed
 
     def _renew(self) -> None:
         """Lead a new matcher to where this one should be, by the way that plain decoding takes.
@@ -123,13 +125,16 @@ class Grammar:
             problem = {"NoExtensionBias": "no text satisfies it"}.get(problem, problem)
             raise UsageError(f"response_format cannot be honoured: {problem}")
 
-    def _excluded_here(self) -> Mask:
-        """Return what the matcher, where it stands, does not allow."""
-        if self._matcher.is_stopped():
-            is_allowed = np.zeros(self._vocab_size, dtype=np.bool_)
-            is_allowed[self._eos_ids] = True
-        else:
-            bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-            is_allowed = np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
-            is_allowed[self._eos_ids] = is_allowed[self._eos_ids[0]]
-        return ~is_allowed
+    def _allowed_here(self) -> Bits:
+        """Return what the matcher, where it stands, allows."""
+        allowed = np.zeros((self._vocab_size + 7) // 8, dtype=np.uint8)
+        is_end = self._matcher.is_stopped()
+        if not is_end:
+            bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)[: len(allowed)]
+            allowed[: len(bits)] = bits
+            first = self._eos_ids[0]
+            is_end = bool(allowed[first >> 3] >> (first & 7) & 1)
+        for token_id in self._ends:
+            bit = np.uint8(1 << (token_id & 7))
+            allowed[token_id >> 3] = allowed[token_id >> 3] | bit if is_end else allowed[token_id >> 3] & ~bit
+        return allowed

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider._core import copy_row
 from outrider.sampling.params import SamplingParams
 from outrider.types import Logits
 
@@ -50,6 +51,11 @@ def keep_only(row: Logits, ids: Ids) -> None:
     kept = row[ids]
     row[:] = -np.inf
     row[ids] = kept
+
+
+def keep_allowed(row: Logits, allowed: NDArray[np.uint8]) -> None:
+    """Exclude the tokens whose bit is 0, the lowest bit of a byte first; NumPy takes ten times as long or more."""
+    copy_row(row, row, allowed)
 
 
 def exclude(row: Logits, ids: Ids) -> None:

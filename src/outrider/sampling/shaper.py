@@ -11,10 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from outrider._core import copy_row
 from outrider.sampling.compiled import CompiledParams
 from outrider.sampling.distribution import greedy_token_ids
 from outrider.sampling.params import SamplingParams
-from outrider.sampling.processors import TokenCounts, add_bias, completing_ids, exclude, keep_only, penalise
+from outrider.sampling.processors import (
+    TokenCounts,
+    add_bias,
+    completing_ids,
+    exclude,
+    keep_allowed,
+    keep_only,
+    penalise,
+)
 from outrider.types import Logits
 
 
@@ -75,10 +84,13 @@ class LawShaper:
         busy = [self._is_busy(first + row) for row in range(len(logits))]
         if not any(busy):
             return logits
-        greedy_token_ids(logits)  # refuses what is not a number, which a mask would hide
-        shaped: Logits = logits.copy()
-        for row in np.flatnonzero(busy):
-            self._shape(shaped[row], draft_ids[: first + row])
+        shaped = np.empty(logits.shape, dtype=np.float32)
+        taken = [copy_row(np.ascontiguousarray(row, np.float32), own) for row, own in zip(logits, shaped, strict=True)]
+        if not all(taken):
+            greedy_token_ids(logits)  # says what is not a number: a mask would hide it
+        for count, (row, is_busy) in enumerate(zip(shaped, busy, strict=True), start=first):
+            if is_busy:
+                self._shape(row, draft_ids[:count])
         return shaped
 
     def _is_busy(self, num_draft_ids: int) -> bool:
@@ -104,8 +116,8 @@ class LawShaper:
             keep_only(row, one.allowed_ids)
         if one.bad_words:
             exclude(row, np.array(self._completing_ids(draft_ids), dtype=np.intp))
-        if self._grammar is not None and (excluded := self._grammar.excluded(draft_ids)) is not None:
-            np.copyto(row, -np.inf, where=excluded)
+        if self._grammar is not None and (allowed := self._grammar.allowed(draft_ids)) is not None:
+            keep_allowed(row, allowed)
         if self._is_too_short(len(draft_ids)):
             exclude(row, one.end_ids)
 

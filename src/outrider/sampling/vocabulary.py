@@ -72,7 +72,7 @@ class Vocabulary:
         }
         make = partial(LLMatcher, self._tokenizer, prepare[source.kind](source.text), log_level=0)
         grammar = Grammar(make, np.array(self.eos_ids, dtype=np.intp), self.size)
-        grammar.excluded(())  # only now does a grammar turn out to allow nothing
+        grammar.allowed(())  # only now does a grammar turn out to allow nothing
         return grammar
 
     @cached_property
