@@ -67,11 +67,11 @@ def test_the_account_says_what_speculation_did():
     speculation = Speculation(active=True, reason="", drafter="small", method="greedy", counters=counters)
     assert summary(output(speculation)) == (
         "5 tokens, 20.0 tokens/s, the first after 0.50 s | "
-        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a round"
+        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a drafted round"
     )
     failed = replace(speculation, problem="it failed and was dropped: OSError: the disk is full")
     assert summary(output(failed)).endswith(
-        "3.0 tokens a round, but it failed and was dropped: OSError: the disk is full"
+        "3.0 tokens a drafted round, but it failed and was dropped: OSError: the disk is full"
     )
 
 

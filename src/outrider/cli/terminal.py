@@ -81,5 +81,5 @@ def _speculation(output: GenerationOutput) -> str:
     problem = "" if done.problem is None else f", but {done.problem}"
     return (
         f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
-        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a round{problem}"
+        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a drafted round{problem}"
     )
