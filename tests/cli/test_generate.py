@@ -272,7 +272,7 @@ def test_a_model_alone_and_several_drafters_are_named_with_commas(outrider, mode
     plain = document(outrider(*args))
     for draft, name in [
         (f"{models['draft']},none", "draft (int4 weights)"),
-        (f"ngram,{models['draft']},{models['target']}", "ngram + draft (int4 weights) + target (int4 weights)"),
+        (f"ngram, {models['draft']},{models['target']}", "ngram + draft (int4 weights) + target (int4 weights)"),
     ]:
         answer = document(outrider(*args, "--draft", draft))
         assert answer["token_ids"] == plain["token_ids"]

@@ -179,7 +179,7 @@ def _several(draft: DraftRef | Sequence[DraftRef]) -> Sequence[DraftRef]:
     if isinstance(draft, list | tuple):
         return draft
     if isinstance(draft, str) and "," in draft and not Path(draft).exists():
-        return draft.split(",")
+        return [name.strip() for name in draft.split(",")]
     is_model = isinstance(draft, Path | Model) or (isinstance(draft, str) and draft not in {*drafters(), *_STAND_FOR})
     one = cast(DraftRef, draft)
     return [one, "ngram"] if is_model else [one]
