@@ -182,8 +182,11 @@ Logits Model::forward(std::span<const Request> requests) {
   const size_t logits_bytes = num_logits * config_.vocab_size * sizeof(float);
   // Whoever holds the array of an earlier pass keeps its memory, so a larger one is a new one.
   if (logits_bytes > logits_->bytes()) logits_ = std::make_shared<AlignedBuffer>(logits_bytes);
-  for (size_t s = 0; s < requests.size(); ++s)
+  // Whatever may find no memory comes first; the pass itself then changes all of the sequences or, refused, none.
+  for (size_t s = 0; s < requests.size(); ++s) {
     cache_.reserve(*sequences[s], sequences[s]->length + static_cast<int64_t>(requests[s].tokens.size()));
+    if (requests[s].parents) sequences[s]->parents = *requests[s].parents;
+  }
 
   const auto num_rows = static_cast<int64_t>(rows.size());
   const int64_t num_pieces = (num_rows + Executor::kMaxRows - 1) / Executor::kMaxRows;
@@ -197,7 +200,6 @@ Logits Model::forward(std::span<const Request> requests) {
     Sequence& sequence = *sequences[s];
     sequence.has_tree = requests[s].parents.has_value();
     sequence.tree = sequence.length;
-    if (sequence.has_tree) sequence.parents = *requests[s].parents;
     sequence.length += static_cast<int64_t>(requests[s].tokens.size());
   }
   return {logits_, num_logits};
