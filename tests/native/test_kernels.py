@@ -14,7 +14,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BUILD = ROOT / "build" / "native-tests"
+BUILD = ROOT / "build" / "kernel-tests"
 TESTS = re.findall(r"TEST\((\w+)\),", (HERE / "main.cpp").read_text())
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 
