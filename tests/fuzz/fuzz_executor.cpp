@@ -179,8 +179,10 @@ void crop(Model& model, Input& in, Shadows& shadows, int64_t id) {
 }
 
 void keep_path(Model& model, Input& in, Shadows& shadows, int64_t id) {
-  Tokens nodes(in.byte() % 5);
-  for (int64_t& node : nodes) node = in.near(8);
+  // A few nodes, or as long a chain as the trees of forward() may hold.
+  const uint8_t count = in.byte();
+  Tokens nodes(count < 128 ? count % 5 : 3 * (count - 128));
+  for (int64_t& node : nodes) node = count < 128 ? in.near(8) : &node - nodes.data();
   model.keep_path(id, nodes);
   Shadow& shadow = shadows.at(id);
   int64_t parent = -1;
@@ -196,13 +198,15 @@ void keep_path(Model& model, Input& in, Shadows& shadows, int64_t id) {
 void forward(Model& model, Input& in, Shadows& shadows, int64_t last_id) {
   std::vector<Request> requests;
   for (int i = in.byte() % 3; i >= 0; --i) {
-    Request request{in.near(last_id + 2), Tokens(in.byte() % 80), 0, std::nullopt};
+    const uint8_t count = in.byte();
+    Request request{in.near(last_id + 2), Tokens(count < 240 ? count % 80 : 280), 0, std::nullopt};
     for (int64_t& token : request.tokens) token = in.near(model.config().vocab_size);
     request.num_logits = in.near(static_cast<int64_t>(request.tokens.size()) + 1);
-    if (in.byte() % 2) {
+    const uint8_t shape = in.byte() % 4;
+    if (shape > 0) {
       request.parents = Tokens(request.tokens.size());
       for (size_t node = 0; node < request.tokens.size(); ++node)
-        (*request.parents)[node] = in.near(static_cast<int64_t>(node) + 1) - 1;
+        (*request.parents)[node] = (shape == 1 ? static_cast<int64_t>(node) : in.near(static_cast<int64_t>(node) + 1)) - 1;
     }
     requests.push_back(std::move(request));
   }
