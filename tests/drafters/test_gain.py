@@ -19,12 +19,27 @@ def test_costs_are_linear_between_measured_points_and_beyond_them():
     assert [costs.at(rows) for rows in (1, 2, 4, 6, 8, 12)] == pytest.approx([1.0, 1.1, 1.3, 1.7, 2.1, 2.9])
 
 
+def test_rows_of_all_sequences_share_the_matrices_and_each_pays_for_its_context():
+    costs = PassCosts(((1, 2.0), (5, 6.0)), per_context=0.1, per_row_context=0.01)
+    assert costs.of([(2, 10), (3, 100)]) == pytest.approx(6.0 + 0.12 * 10 + 0.13 * 100)
+    assert costs.of([(2, 10), (4, 100)]) - costs.of([(2, 10), (3, 100)]) == pytest.approx(1.0 + 0.01 * 100)
+    assert costs.in_units_of(2.0).of([(2, 10), (3, 100)]) == pytest.approx(costs.of([(2, 10), (3, 100)]) / 2)
+
+
+def test_a_text_is_read_in_pieces():
+    costs = PassCosts(((1, 1.0), (4, 2.5)), per_row_context=0.1)
+    assert costs.reading(9, context=3, piece=4) == pytest.approx(costs.at(4, 3) + costs.at(4, 7) + costs.at(1, 11))
+    assert costs.reading(0) == 0
+
+
 @pytest.mark.parametrize(
     "points", [(), ((1, 1.0),), ((2, 1.0), (3, 1.0)), ((1, 1.0), (1, 2.0)), ((1, 1.0), (2, 0.0)), ((1, 1), (2, 1e9))]
 )
 def test_costs_that_were_not_measured_are_refused(points):
     with pytest.raises(UsageError, match="pass costs are"):
         PassCosts(points)
+    with pytest.raises(UsageError, match="for a token in the cache"):
+        PassCosts(per_context=float("nan"))
 
 
 def test_a_free_token_is_always_worth_it_and_a_hopeless_one_never():

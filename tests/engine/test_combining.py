@@ -14,6 +14,7 @@ from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine import combining
 from outrider.engine.combining import combine, default_length, measured_costs, open_store
+from outrider.engine.costs import Costs
 from outrider.engine.loading import Part, load_pair
 from outrider.errors import UsageError
 
@@ -75,27 +76,45 @@ class Native(ToyBackend):
 
 def timed(seconds, monkeypatch):
     monkeypatch.setattr(combining, "NativeBackend", Native)
-    monkeypatch.setattr(combining, "pass_seconds", lambda backend, rows, clock: [seconds(backend, n) for n in rows])
+    monkeypatch.setattr(combining, "measure", lambda backend, clock, *, rows: seconds(backend, rows))
 
 
-def test_costs_are_measured_and_never_fall_with_more_rows(monkeypatch):
-    backend = Native(HashLM(3, seed=1))
-    timed(lambda backend, rows: {1: 2.0, 4: 1.9, 8: 3.0, 16: 2.5, 32: 8.0}[rows], monkeypatch)
-    assert measured_costs(backend, lambda: 0.0).points == ((1, 1.0), (4, 1.03), (8, 1.5), (16, 1.5), (32, 4.0))
-    assert measured_costs(ToyBackend(HashLM(3, seed=1)), lambda: 0.0) == PassCosts()
-    assert measured_costs(Native(HashLM(3, seed=1), 20), lambda: 0.0) == PassCosts()
-    timed(lambda backend, rows: 0.0, monkeypatch)
-    assert measured_costs(backend, lambda: 0.0).at(32) == 1.31
-
-
-def test_a_draft_models_token_costs_what_its_pass_takes_of_the_targets(monkeypatch):
+def native_target():
     target = toy_model()
     object.__setattr__(target, "backend", Native(HashLM(300, seed=1)))
-    small = Native(HashLM(300, seed=2))
-    timed(lambda backend, rows: 0.5 if backend is small else 2.0, monkeypatch)
-    parts = [Part(PlannedDrafter(lambda context: ()), small), Part(NgramDrafter())]
-    drafter = combine(parts, target, store=None, max_model_tokens=None, clock=lambda: 0.0)
+    return target
+
+
+def test_costs_are_measured_in_passes_of_the_target_and_assumed_of_toys(monkeypatch):
+    target, small = native_target(), Native(HashLM(300, seed=2))
+    part = Part(PlannedDrafter(lambda context: ()), small)
+    curves = {target.backend: PassCosts(((1, 2.0), (8, 4.0))), small: PassCosts(((1, 0.5), (8, 1.0)), 0.01)}
+    timed(lambda backend, rows: curves[backend], monkeypatch)
+    costs = measured_costs([part], target.backend, lambda: 0.0, None)
+    assert costs.target.points == ((1, 1.0), (8, 2.0))
+    assert costs.drafts == {"planned": PassCosts(((1, 0.25), (8, 0.5)), 0.005)}
+    toys = measured_costs(parts_of([toy_model(seed=1)]), ToyBackend(HashLM(3, seed=1)), lambda: 0.0, None)
+    assert toys.target == PassCosts()
+    assert [one.at(1) for one in toys.drafts.values()] == [pytest.approx(0.3)]
+    drafter = combine([part, Part(NgramDrafter())], target, store=None, max_model_tokens=None, clock=lambda: 0.0)
     assert drafter.members[0].token_cost == 0.25
+
+
+def test_only_rows_that_there_is_room_for_are_measured(monkeypatch):
+    asked = []
+    timed(lambda backend, rows: asked.append(rows), monkeypatch)
+    measured_costs([], Native(HashLM(3, seed=1), 20), lambda: 0.0, None)
+    measured_costs([], Native(HashLM(3, seed=1), 1), lambda: 0.0, None)
+    assert asked == [[1, 2, 4, 8, 16]]
+
+
+def test_costs_that_are_known_are_not_measured_again(monkeypatch):
+    timed(lambda backend, rows: pytest.fail("measured"), monkeypatch)
+    known = Costs(PassCosts(((1, 2.0), (2, 3.0))), {"planned": PassCosts(((1, 1.0), (2, 1.0)))})
+    part = Part(PlannedDrafter(lambda context: ()), Native(HashLM(300, seed=2)))
+    costs = measured_costs([part], native_target().backend, lambda: 0.0, known)
+    assert costs.target.at(2) == 1.5
+    assert costs.drafts["planned"].at(1) == 0.5
 
 
 def test_other_vocabularies_and_names_have_other_stores(tmp_path):

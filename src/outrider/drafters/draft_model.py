@@ -55,6 +55,7 @@ class _Growth:
     inner: list[int] = field(default_factory=list)
     laws: dict[int, Law] = field(default_factory=dict)  # what the children of each were drawn from, if they were
     confidence: dict[int, float] = field(default_factory=lambda: {-1: 1.0})  # that a token is reached, estimated
+    chances: list[float] = field(default_factory=list)  # that each is accepted if those before it are, estimated
     problem: str | None = None
 
     def path(self, node: int) -> list[int]:
@@ -68,7 +69,7 @@ class _Growth:
         if self.is_chain:
             laws = LawRows([self.laws[node] for node in self.parents if node in self.laws], self.vocab_size)
             is_drawn = not self.request.shaper.params.is_greedy
-            return Draft(tuple(self.token_ids), laws if is_drawn else None, self.problem)
+            return Draft(tuple(self.token_ids), laws if is_drawn else None, self.problem, tuple(self.chances))
         probs = [self.laws.get(node) for node in range(-1, len(self.token_ids))]
         return TreeDraft(tuple(self.token_ids), tuple(self.parents), tuple(probs), self.problem)
 
@@ -239,6 +240,7 @@ class DraftModelDrafter:
         by_rank = self._acceptance_by_rank
         for rank, (token_id, place) in enumerate(zip(token_ids, places, strict=False)):
             share = likeliest if rank == 0 else (1 - likeliest) * by_rank[rank] / (1 - by_rank[0])
+            growth.chances.append(share)
             growth.confidence[len(growth.token_ids)] = growth.confidence[node] * share
             growth.token_ids.append(token_id)
             growth.parents.append(node)

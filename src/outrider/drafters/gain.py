@@ -1,6 +1,6 @@
 """What a draft is worth: how likely its tokens are accepted, what checking them costs, and how long it should be.
 
-Pure: knows no tokens, models or clocks. Costs are in passes of one row of the target.
+Pure: knows no tokens, models or clocks. Costs are in passes of one row of the target where nothing else is said.
 """
 
 from __future__ import annotations
@@ -18,24 +18,56 @@ Kind: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """What a pass of the target costs by its number of rows, a pass of one row being 1.
+    """What a model's pass costs by what it computes, in any one unit, such as seconds.
+
+    The matrices are read once for all rows of all sequences; attention is paid for by each sequence and row.
 
     Attributes:
-        points: Measured ``(rows, cost)``, ascending, the first ``(1, 1.0)``; in between it is linear, and beyond the
-            last point it goes on as between the last two. The default was measured on Qwen2.5-Coder 1.5B with 4-bit
-            weights on two Zen 5 cores, with a context of 256 to 1000 tokens.
+        points: Measured ``(rows, cost)`` at empty caches, rows ascending from 1; in between it is linear, and beyond
+            the last point it goes on as between the last two. The default was measured on Qwen2.5-Coder 1.5B with 4-bit
+            weights on two Zen 5 cores, with a context of 256 to 1000 tokens, a pass of one row being 1.
+        per_context: What each token in the cache of each sequence adds, once a pass.
+        per_row_context: What each token in the cache adds to each row of its sequence.
     """
 
     points: tuple[tuple[int, float], ...] = ((1, 1.0), (2, 1.05), (4, 1.1), (8, 1.2), (16, 1.9), (32, 3.2), (64, 6.0))
+    per_context: float = 0.0
+    per_row_context: float = 0.0
 
     def __post_init__(self) -> None:
         rows, costs = zip(*self.points, strict=True) if self.points else ((), ())
         ascends = all(low < high for low, high in pairwise(rows))
-        if len(rows) < 2 or rows[0] != 1 or not ascends or not all(0 < cost < 1e6 for cost in costs):
-            raise UsageError(f"pass costs are {self.points}; they must be (rows, cost) from 1 row up, at least two")
+        slopes = (self.per_context, self.per_row_context)
+        makes_sense = all(0 < cost < 1e6 for cost in costs) and all(0 <= slope < 1e6 for slope in slopes)
+        if len(rows) < 2 or rows[0] != 1 or not ascends or not makes_sense:
+            raise UsageError(
+                f"pass costs are {self.points}, and {slopes} for a token in the cache; they must be (rows, cost) from "
+                "1 row up, at least two, and numbers from 0 up"
+            )
 
-    def at(self, rows: int) -> float:
-        """Return the cost of a pass of so many rows."""
+    def at(self, rows: int, context: int = 0) -> float:
+        """Return the cost of a pass of so many rows of one sequence, whose cache holds ``context`` tokens."""
+        return self.of([(rows, context)])
+
+    def of(self, batch: Sequence[tuple[int, int]]) -> float:
+        """Return the cost of one pass over several sequences, each of so many rows and tokens in its cache.
+
+        What one more row of a request costs in a round is a difference of two of these.
+        """
+        attention = sum((self.per_context + self.per_row_context * rows) * context for rows, context in batch)
+        return self._matrices(sum(rows for rows, _ in batch)) + attention
+
+    def reading(self, num_tokens: int, *, context: int = 0, piece: int = 256) -> float:
+        """Return the cost of feeding a text in passes of at most ``piece`` tokens."""
+        starts = range(0, num_tokens, piece)
+        return sum(self.at(min(piece, num_tokens - start), context + start) for start in starts)
+
+    def in_units_of(self, unit: float) -> PassCosts:
+        """Return the same costs, by what counts as 1."""
+        points = tuple((rows, cost / unit) for rows, cost in self.points)
+        return PassCosts(points, self.per_context / unit, self.per_row_context / unit)
+
+    def _matrices(self, rows: int) -> float:
         points = self.points
         high = next((index for index, (end, _) in enumerate(points) if end >= rows), len(points) - 1) or 1
         (low_rows, low), (high_rows, above) = points[high - 1], points[high]

@@ -10,13 +10,13 @@ from typing import cast
 
 from outrider.backends.base import Backend
 from outrider.backends.native import NativeBackend
-from outrider.backends.timing import pass_seconds
 from outrider.drafters.base import Drafter
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.store import TextStore
+from outrider.engine.costs import DRAFT_ROWS, TARGET_ROWS, Costs, measure
 from outrider.engine.loading import Model, Part
 from outrider.errors import UsageError
 from outrider.models.fields import shown
@@ -26,33 +26,49 @@ from outrider.models.fields import shown
 # vocabulary is there for being cheap, and stops in doubt: with 12 instead of 6, SmolLM2-135M takes a 1.5B's answers to
 # HumanEval from 2.74 to 3.09 times plain decoding's speed (replayed, at 0.12 passes a token), and others no lower.
 MODEL_TOKENS, OTHER_VOCABULARY_TOKENS, LOOKUP_TOKENS = 6, 12, 64
-_ROWS = (1, 4, 8, 16, 32)
-# A row cannot be for nothing: a busy machine can make it look so, and drafts endless.
-_LEAST_ROW_COST = 0.01
 # What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
 _TOKEN_COST = 0.3
 
 
-def measured_costs(target: Backend, clock: Callable[[], float]) -> PassCosts:
-    """Return what the target's passes cost by their rows; of a toy, what is typical."""
-    if not isinstance(target, NativeBackend) or target.max_length < max(_ROWS):
-        return PassCosts()
-    seconds = pass_seconds(target, _ROWS, clock)
-    costs = [
-        max(1 + _LEAST_ROW_COST * (count - 1), time / seconds[0] if seconds[0] > 0 else 1.0)
-        for count, time in zip(_ROWS, seconds, strict=True)
-    ]
-    ascending = [max(costs[: place + 1]) for place in range(len(costs))]
-    return PassCosts(tuple(zip(_ROWS, ascending, strict=True)))
+def measured_costs(parts: Sequence[Part], target: Backend, clock: Callable[[], float], known: Costs | None) -> Costs:
+    """Return what the passes of a target and its draft models cost, in passes of one row of the target.
+
+    Of toys and drafters from elsewhere, whose passes cannot be timed, it is what is typical.
+
+    Args:
+        parts: Whose draft models are measured, unless they are known.
+        target: The target's.
+        clock: Seconds from any fixed moment.
+        known: From before, in any one unit: those are not measured again.
+    """
+    ours = known.target if known is not None else _measured(target, clock, TARGET_ROWS) or PassCosts()
+    unit = ours.at(1)
+    drafts = {}
+    for part in parts:
+        name, theirs = part.drafter.name, None
+        if known is not None:
+            theirs = known.drafts.get(name)
+        if theirs is None and part.backend is not None and isinstance(target, NativeBackend):
+            theirs = _measured(part.backend, clock, DRAFT_ROWS)
+        drafts[name] = PassCosts().in_units_of(1 / _TOKEN_COST) if theirs is None else theirs.in_units_of(unit)
+    return Costs(ours.in_units_of(unit), drafts)
 
 
-def combine(
+def _measured(backend: Backend, clock: Callable[[], float], rows: Sequence[int]) -> PassCosts | None:
+    if not isinstance(backend, NativeBackend):
+        return None
+    fitting = [count for count in rows if count <= backend.max_length]
+    return measure(backend, clock, rows=fitting) if len(fitting) > 1 else None
+
+
+def combine(  # noqa: PLR0913 - what a drafter is made of
     parts: Sequence[Part],
     target: Model,
     *,
     store: TextStore | None,
     max_model_tokens: int | None,
     clock: Callable[[], float],
+    known: Costs | None = None,
 ) -> Drafter | None:
     """Return one drafter of all that were named, or None if none was.
 
@@ -62,26 +78,29 @@ def combine(
         store: Past outputs to look into, or None.
         max_model_tokens: The most draft tokens of a model in a round; None for what is usual.
         clock: Seconds from any fixed moment; costs are measured by it.
+        known: What passes cost, so far as it need not be measured.
     """
     if not parts:
         return None
     if len(parts) == 1 and not isinstance(parts[0].drafter, NgramDrafter):
         return parts[0].drafter
-    costs = measured_costs(target.backend, clock)
+    costs = measured_costs(parts, target.backend, clock, known)
     for part in parts:
         if isinstance(part.drafter, NgramDrafter) and part.is_ours:
-            part.drafter.costs, part.drafter.store = costs, store
+            part.drafter.costs, part.drafter.store = costs.target, store
     if len(parts) == 1:
         return parts[0].drafter
     members = [
         Member(part.drafter)
         if isinstance(part.drafter, NgramDrafter)
         else Member(
-            part.drafter, _token_cost(part, target.backend, clock), max_model_tokens or default_length(part.drafter)
+            part.drafter,
+            min(max(costs.drafts[part.drafter.name].at(1), 0.01), 10.0),
+            max_model_tokens or default_length(part.drafter),
         )
         for part in parts
     ]
-    return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs)
+    return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)
 
 
 def default_length(drafter: Drafter | None) -> int:
@@ -115,10 +134,3 @@ def open_store(directory: Path, model: Model) -> TextStore:
         piece = model.tokenizer.token_bytes(token_id)
         digest.update(len(piece).to_bytes(4, "little") + piece)
     return TextStore(directory, digest.hexdigest()[:32], vocab_size=model.vocab_size)
-
-
-def _token_cost(part: Part, target: Backend, clock: Callable[[], float]) -> float:
-    if not isinstance(part.backend, NativeBackend) or not isinstance(target, NativeBackend):
-        return _TOKEN_COST
-    ours, theirs = pass_seconds(part.backend, (1,), clock)[0], pass_seconds(target, (1,), clock)[0]
-    return min(max(ours / theirs, 0.01), 10.0) if theirs > 0 else _TOKEN_COST

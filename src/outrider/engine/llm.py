@@ -13,6 +13,7 @@ from typing import cast
 from outrider import _core
 from outrider.drafters.compression import DraftOptions
 from outrider.engine.combining import check_directory, combine, default_length, open_store
+from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
 from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt
@@ -55,6 +56,8 @@ class LLM:
         ctx_size: The most tokens of prompt and answer together; by default what the target allows.
         max_sequences: How many prompts of one call are answered side by side. More gives more tokens per second in
             all, and each answer later.
+        costs: What passes of these models cost on this machine, if it is known; by default it is measured while
+            loading. It decides which drafts are worth their while, nothing else.
         resolver: From the name of a model to its place on disk; by default the user's cache, downloading if need be.
         clock: Seconds from any fixed moment.
         entropy: Seeds, below 2**64, for requests that have none.
@@ -78,6 +81,7 @@ class LLM:
         threads: int | None = None,
         ctx_size: int | None = None,
         max_sequences: int = 1,
+        costs: Costs | None = None,
         resolver: Resolver = resolve_quietly,
         clock: Callable[[], float] = time.perf_counter,
         entropy: Callable[[], int] = lambda: secrets.randbits(64),
@@ -95,16 +99,16 @@ class LLM:
         verification = parse_rule(rule)
         started_at = clock()
         model, parts = load_pair(
-            target,
-            draft,
-            draft_options,
+            *(target, draft, draft_options),
             threads=threads,
             ctx_size=ctx_size,
             resolver=resolver,
             draft_tree=draft_tree,
         )
         self._store = None if directory is None else open_store(directory, model)
-        drafter = combine(parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock)
+        drafter = combine(
+            parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock, known=costs
+        )
         self._load_s = clock() - started_at
         self._model = model
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
