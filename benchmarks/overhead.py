@@ -3,9 +3,10 @@
     python -m benchmarks.overhead --target T --draft D --out R.json
     python -m benchmarks.overhead --target T --draft D --settings everything --rules block coupled
 
-The engine answers prompts with drafts of full length. Both models' passes are timed where the engine calls them; what
-is left of a round is overhead: laws, draws, verification, commit, text. Rounds with the prompt in them are left out.
-Cases take turns on every prompt.
+The draft is compressed, as it is by default; ``--draft-as-file`` leaves it as its file has it. The engine answers
+prompts with drafts of full length. Both models' passes are timed where the engine calls them; what is left of a round
+is overhead: laws, draws, verification, commit, text. Rounds with the prompt in them are left out. Cases take turns on
+every prompt.
 """
 
 from __future__ import annotations
@@ -24,12 +25,21 @@ from benchmarks.spread import spread
 from benchmarks.texts import PROMPTS, Prompt, pick, read_prompts
 from outrider import LLM, SamplingParams
 from outrider.backends.base import Backend, Rows
+from outrider.drafters.compression import DraftOptions
 from outrider.drafters.draft_model import DraftModelDrafter
-from outrider.engine.loading import Model, load_model
+from outrider.engine.loading import Model, load_pair
 from outrider.types import Logits
 
 QUESTION = "What share of a round is spent outside the forward passes, for each setting and verification rule?"
 _EVERY_LIMIT = SamplingParams(temperature=1.0, top_k=200, top_p=0.95, min_p=0.001, typical_p=0.95)
+# An answer that goes on for as long as it is timed.
+_SCHEMA = {
+    "type": "object",
+    "properties": {"steps": {"type": "array", "items": {"type": "string"}, "minItems": 32}},
+    "required": ["steps"],
+    "additionalProperties": False,
+}
+_STEPS = {"type": "json_schema", "json_schema": {"schema": _SCHEMA}}
 SETTINGS = {
     "greedy": SamplingParams(),
     "temperature 1": SamplingParams(temperature=1.0),
@@ -45,6 +55,7 @@ SETTINGS = {
         min_tokens=16,
         logprobs=5,
     ),
+    "grammar": SamplingParams(temperature=1.0, response_format=_STEPS),
 }
 RULES = ("token", "block", "coupled")
 
@@ -92,6 +103,7 @@ def main() -> None:
     parser.add_argument("--draft", required=True)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    parser.add_argument("--draft-as-file", action="store_true", help="do not compress the draft")
     parser.add_argument("--num-speculative-tokens", type=int, default=8)
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--per-family", type=int, default=1)
@@ -99,9 +111,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     add_output_arguments(parser)
     arguments = parser.parse_args()
-    target = load_model(arguments.target, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
-    draft = load_model(arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
-    pair = Pair(target, draft, arguments.num_speculative_tokens)
+    target, (part,) = load_pair(
+        arguments.target,
+        [arguments.draft],
+        DraftOptions(weights="file", vocab=None) if arguments.draft_as_file else None,
+        threads=arguments.threads,
+        ctx_size=CONTEXT,
+        resolver=locate,
+    )
+    if part.backend is None:
+        parser.error(f"--draft is {arguments.draft!r}; it must be a draft model")
+    pair = Pair(target, part.backend, part.drafter.name, arguments.num_speculative_tokens)
     cases = [(setting, rule) for setting in arguments.settings for rule in arguments.rules if setting != "greedy"] + [
         ("greedy", "token")
     ] * ("greedy" in arguments.settings)
@@ -116,7 +136,7 @@ def main() -> None:
     for (setting, rule), own in rounds.items():
         table.setdefault(setting, {})[rule if setting != "greedy" else "greedy"] = row(own)
     settings = {name: getattr(arguments, name) for name in ("target", "draft", "threads", "num_speculative_tokens")}
-    hand_in(arguments, QUESTION, {**settings, "rounds": table})
+    hand_in(arguments, QUESTION, {**settings, "drafter": pair.draft_name, "rounds": table})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +144,16 @@ class Pair:
     """Two models, and how many tokens the smaller drafts a round, whatever it thinks of them."""
 
     target: Model
-    draft: Model
+    draft: Backend
+    draft_name: str
     num_speculative_tokens: int
 
     def rounds(self, prompt: Prompt, params: SamplingParams, rule: str) -> list[Round]:
         """Answer a prompt and return its rounds, but for the one that reads the prompt."""
-        timed, timed_draft = Timed(self.target.backend), Timed(self.draft.backend)
+        timed, timed_draft = Timed(self.target.backend), Timed(self.draft)
         llm = LLM(
             replace(self.target, backend=timed),
-            DraftModelDrafter(timed_draft, vocab_size=self.target.vocab_size, name=self.draft.name),
+            DraftModelDrafter(timed_draft, vocab_size=self.target.vocab_size, name=self.draft_name),
             num_speculative_tokens=self.num_speculative_tokens,
             rule=rule,
             entropy=lambda: len(prompt.text),
