@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 PROMPT ?= Write a Python function that merges two sorted lists, with type hints and a docstring.
 
-.PHONY: install demo check fix test bench peers clean sanitize fuzz
+.PHONY: install demo check fix test bench peers clean sanitize fuzz aarch64
 
 install: $(VENV)/.installed
 
@@ -86,3 +86,16 @@ fuzz: $(VENV)/.tools
 	set -e; for target in gguf executor; do \
 	  $(BIN)/python -m zipfile -e tests/fuzz/corpus/$$target.zip $(FUZZED)/$$target; \
 	  $(FUZZED)/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) -max_len=700 -rss_limit_mb=2000 $(FUZZED)/$$target; done
+
+# The kernels' tests for aarch64, with and without its dot products, on an emulator. Needs the Debian packages
+# g++-aarch64-linux-gnu and qemu-user. Some six minutes of processor time, so CI does without.
+EMULATED := build/aarch64
+
+aarch64: $(VENV)/.tools
+	$(BIN)/cmake -S . -B $(EMULATED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+	  -DCMAKE_EXE_LINKER_FLAGS=-static -DPython_EXECUTABLE=$(abspath $(BIN)/python) \
+	  -DPython_INCLUDE_DIR=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+	$(BIN)/cmake --build $(EMULATED) --target kernel_tests outrider_model outrider_sampling
+	set -e; for cpu in max cortex-a57; do for test in $$(qemu-aarch64 $(EMULATED)/tests/native/kernel_tests list); do \
+	  qemu-aarch64 -cpu $$cpu $(EMULATED)/tests/native/kernel_tests $$test; done; done
