@@ -64,7 +64,7 @@ def test_the_account_says_what_speculation_did():
     counters = SpeculationCounters()
     counters.observe(4, 3)
     counters.observe(4, 1)
-    speculation = Speculation(active=True, reason="", drafter="small", method="greedy", counters=counters)
+    speculation = Speculation(active=True, reason="", drafter="small", counters=counters)
     assert summary(output(speculation)) == (
         "5 tokens, 20.0 tokens/s, the first after 0.50 s | "
         "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a drafted round"

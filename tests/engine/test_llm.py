@@ -3,6 +3,7 @@
 import json
 from itertools import count
 
+import numpy as np
 import pytest
 from engine_fakes import PlannedDrafter
 from small_vocabularies import BYTES, byte_level
@@ -15,6 +16,7 @@ from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.loading import Model
 from outrider.engine.outputs import Origin
 from outrider.errors import ContextLengthError, IncompatibleDraftError, UsageError
+from outrider.types import Draft
 
 GREEDY = SamplingParams(max_tokens=20)
 SAMPLED = SamplingParams(max_tokens=20, temperature=1.0)
@@ -138,6 +140,7 @@ def test_the_document_has_the_promised_fields():
             "reason": "small proposes up to 3 tokens a round",
             "drafter": "small",
             "method": "greedy",
+            "methods": {"greedy": 2},
             "tree": None,
             "num_drafts": 2,
             "num_draft_tokens": 6,
@@ -161,6 +164,7 @@ def test_speculation_that_is_off_says_why():
         "reason": "no draft was given",
         "drafter": None,
         "method": None,
+        "methods": {},
         "tree": None,
         "num_drafts": 0,
         "num_draft_tokens": 0,
@@ -198,6 +202,19 @@ def test_speculation_that_found_nothing_to_propose_is_on_with_zero_counts():
 def test_the_method_is_the_one_that_ran(draft, params, rule, method):
     (answer,) = make(DRAFTS[draft](), rule=rule, entropy=lambda: 1).generate("Hello", params)
     assert answer.speculation.method == method
+
+
+def test_drafts_that_different_rules_verified_are_counted_by_rule():
+    class Mixed(PlannedDrafter):
+        def propose(self, requests):
+            laws = np.full((1, toy_model().vocab_size), 1 / toy_model().vocab_size)
+            return [Draft((5,), None if len(request.context_ids) % 3 else laws) for request in requests]
+
+    (answer,) = make(Mixed(lambda context: ()), entropy=lambda: 1).generate("Hello", SAMPLED)
+    done = answer.speculation.to_json()
+    assert done["methods"].keys() == {"point_mass", "block"}
+    assert sum(done["methods"].values()) == done["num_drafts"]
+    assert done["method"] == max(done["methods"], key=done["methods"].get) == "point_mass"
 
 
 def test_the_default_length_depends_on_the_drafter():

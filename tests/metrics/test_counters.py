@@ -37,6 +37,13 @@ def test_round_without_a_draft_changes_nothing():
     assert before == after == (1, 2, 1, 1)
 
 
+def test_rounds_are_counted_by_the_rule_that_verified_their_drafts():
+    counters = SpeculationCounters()
+    for num_drafted, method in ((3, "block"), (0, "greedy"), (2, "point_mass"), (1, "block"), (1, None)):
+        counters.observe(num_drafted, 0, method=method)
+    assert counters.methods == {"block": 2, "point_mass": 1}
+
+
 @pytest.mark.parametrize("ratio", [acceptance_rate, mean_acceptance_length, acceptance_prob])
 def test_ratios_of_nothing_are_none(ratio):
     assert ratio(counted()) is None

@@ -74,13 +74,15 @@ def _count(sequence: Sequence, draft: Proposal, verdict: Verdict | Halt, num_emi
     """Count a round: an answer that ends within the accepted tokens says nothing of the draft tokens beyond."""
     sources = draft.sources
     if isinstance(verdict, Halt) or num_emitted <= len(verdict.path):
-        sequence.counters.observe(num_emitted, num_emitted)
+        sequence.counters.observe(num_emitted, num_emitted, method=sequence.method)
         sources = tuple(sources[node] for node in verdict.path[:num_emitted]) if sources else ()
         sequence.counters.observe_sources(sources, sources)
     else:
         sequence.counters.observe_sources(sources, [sources[node] for node in verdict.path if sources])
         was_rejected = verdict.outcome is Outcome.RECOVERED
-        sequence.counters.observe(len(draft), len(verdict.path), depth=draft.depth, was_rejected=was_rejected)
+        sequence.counters.observe(
+            len(draft), len(verdict.path), depth=draft.depth, was_rejected=was_rejected, method=sequence.method
+        )
 
 
 def _is_end(token_id: int, sequence: Sequence, eos_ids: Collection[int]) -> bool:

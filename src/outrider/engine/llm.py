@@ -271,7 +271,6 @@ class LLM:
             active=k > 0 and self._drafter_name is not None,
             reason=reason if problem is None else f"{reason}, but {problem}",
             drafter=self._drafter_name,
-            method=answer.method,
             tree=answer.tree,
             counters=answer.counters,
             problem=problem,

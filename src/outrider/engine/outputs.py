@@ -57,7 +57,6 @@ class Speculation:
         active: Whether drafts were asked for.
         reason: In words, why speculation was on or off, and the problem if there was any.
         drafter: The drafter's name, or None.
-        method: The rule that verified drafts; None if there was none to verify.
         tree: How many draft tokens the largest draft that branched had at each depth; None if none did.
         counters: Draft tokens beyond the end of the answer are not counted: they were neither accepted nor rejected.
         problem: In words, what went wrong with a draft or with the store; None if nothing did.
@@ -66,7 +65,6 @@ class Speculation:
     active: bool
     reason: str
     drafter: str | None = None
-    method: Method | None = None
     tree: tuple[int, ...] | None = None
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
     problem: str | None = None
@@ -80,6 +78,12 @@ class Speculation:
     def mean_acceptance_length(self) -> float | None:
         """Tokens per round that had a draft; None without any."""
         return mean_acceptance_length(self.counters)
+
+    @property
+    def method(self) -> str | None:
+        """The rule that verified most of the drafts, the first of those on a tie; None if there was none to verify."""
+        methods = self.counters.methods
+        return max(methods, key=lambda name: methods[name], default=None)
 
     @property
     def accepted_prediction_tokens(self) -> int:
@@ -99,6 +103,7 @@ class Speculation:
             "reason": self.reason,
             "drafter": self.drafter,
             "method": self.method,
+            "methods": dict(self.counters.methods),
             "tree": None if self.tree is None else list(self.tree),
             "num_drafts": self.counters.num_drafts,
             "num_draft_tokens": self.counters.num_draft_tokens,

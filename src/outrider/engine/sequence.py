@@ -52,7 +52,7 @@ class Sequence:
         shaper: Knows the answer so far; what the target's logits go through.
         prompt_logprobs: How likely each token of the prompt was, None for the first; None if nobody asked.
         error: Why the target could not go on, if so; its finish reason says so, too.
-        method: The rule that verified drafts, once there was one.
+        method: The rule that verified the last draft, once there was one.
         tree: How many tokens the largest draft that branched had at each depth.
         draft_problem: What went wrong with a draft, if anything did; the answer is none the worse for it.
         is_drafting: Whether its drafter is still asked.

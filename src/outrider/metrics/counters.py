@@ -25,6 +25,7 @@ class SpeculationCounters:
         num_accepted_tokens_per_pos: How often a draft token at each place of a draft was accepted, as long as the
             longest draft so far. In a tree the place of a token is its depth.
         num_rejections: Drafts that were left for a token that they did not hold.
+        methods: Rounds with at least one draft token, by the rule that verified them.
         sources: Draft tokens proposed and accepted, by the name of what proposed them.
     """
 
@@ -33,10 +34,17 @@ class SpeculationCounters:
     num_accepted_tokens: int = 0
     num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
     num_rejections: int = 0
+    methods: dict[str, int] = field(default_factory=dict)
     sources: dict[str, SourceCounts] = field(default_factory=dict)
 
     def observe(
-        self, num_drafted: int, num_accepted: int, *, depth: int | None = None, was_rejected: bool | None = None
+        self,
+        num_drafted: int,
+        num_accepted: int,
+        *,
+        depth: int | None = None,
+        was_rejected: bool | None = None,
+        method: str | None = None,
     ) -> None:
         """Count one round. A round without draft tokens changes nothing.
 
@@ -46,6 +54,7 @@ class SpeculationCounters:
             depth: The most that can be accepted; None for a chain, all of them.
             was_rejected: Whether the target had another token to say than the draft's; None for a chain, where some
                 draft token is left then.
+            method: The rule that verified it, if that is known.
 
         Raises:
             ValueError: More tokens accepted than drafted, or a negative number; nothing is counted.
@@ -59,6 +68,8 @@ class SpeculationCounters:
         self.num_draft_tokens += num_drafted
         self.num_accepted_tokens += num_accepted
         self.num_rejections += num_accepted < num_drafted if was_rejected is None else was_rejected
+        if method is not None:
+            self.methods[method] = self.methods.get(method, 0) + 1
         per_pos = self.num_accepted_tokens_per_pos
         per_pos.extend([0] * (depth - len(per_pos)))
         for position in range(num_accepted):
