@@ -1,5 +1,6 @@
 # Every target does its own set-up: a virtual environment in .venv, the native core, the models it needs.
-# Needs Python >= 3.10 (with venv and headers), a C++20 compiler and make; everything else is installed by name.
+# Needs Python >= 3.10 (with venv and headers), a C++20 compiler and make, and `make test` Debian's Chromium; everything
+# else is installed by name.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -7,7 +8,7 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 PROMPT ?= Write a Python function that merges two sorted lists, with type hints and a docstring.
 
-.PHONY: install demo check fix test bench peers clean sanitize fuzz aarch64
+.PHONY: install demo check fix test bench peers clean sanitize fuzz aarch64 chromium
 
 install: $(VENV)/.installed
 
@@ -43,7 +44,12 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(VENV)/.reference
+# The playground is tested in a browser. Root, as in a container, gets it by name; anybody else is told how to.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -y -q --no-install-recommends chromium; } || \
+	  { echo 'The playground is tested in Chromium: sudo apt-get install chromium'; exit 1; }
+
+test: $(VENV)/.reference chromium
 	$(BIN)/outrider models pull smollm2-135m
 	$(BIN)/python -m pytest
 

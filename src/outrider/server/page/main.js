@@ -1,0 +1,41 @@
+// Puts the page together: its two views, and what the server has loaded.
+import { loaded } from "./api.js";
+import { startChat } from "./chat.js";
+import { startRace } from "./race.js";
+import { offerDrafters, settings, startSettings } from "./settings.js";
+import { installTip } from "./tokens.js";
+import { get } from "./ui.js";
+
+function showView() {
+  const name = location.hash === "#race" ? "race" : "chat";
+  for (const link of document.querySelectorAll("nav a")) {
+    const isHere = link.hash === `#${name}`;
+    get(link.hash.slice(1)).hidden = !isHere;
+    link.ariaCurrent = isHere ? "page" : null;
+  }
+  if (matchMedia("(pointer: fine)").matches) get(`${name}-prompt`).focus({ preventScroll: true }); // elsewhere a keyboard would pop up
+}
+
+async function showServer() {
+  try {
+    const info = await loaded(settings.key);
+    offerDrafters(info.drafts);
+    get("server").textContent = describe(info);
+  } catch (error) {
+    get("server").textContent = error.message;
+  }
+}
+
+function describe({ target, drafts, memory_bytes: bytes, threads, speculation, version }) {
+  const drafting = drafts.length ? `, drafts by ${drafts.join(" and ")}` : "";
+  return `${target}${drafting}. ${speculation.reason} ${(bytes / 2 ** 30).toFixed(2)} GiB, ${threads} threads, version ${version}.`;
+}
+
+installTip(get("tip")); // first, for Escape closes a tip before it stops an answer
+startChat();
+startRace();
+startSettings();
+get("settings").addEventListener("close", () => settings.key && showServer()); // a key may have been missing before
+addEventListener("hashchange", showView);
+showView();
+showServer();

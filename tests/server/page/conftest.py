@@ -1,0 +1,50 @@
+"""A real browser, Debian's Chromium, and a server with scripted answers."""
+
+import shutil
+
+import pytest
+from fake_api import FakeApi, api_routes, serving
+from playwright.sync_api import sync_playwright
+from starlette.routing import Mount
+
+WIDE, PHONE = {"width": 1100, "height": 760}, {"width": 320, "height": 640}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    executable = shutil.which("chromium")
+    assert executable, "the page is tested in Chromium: apt-get install chromium (`make chromium`)"
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=executable)
+
+
+@pytest.fixture
+def api():
+    return FakeApi()
+
+
+@pytest.fixture
+def address(api):
+    """The server stands behind a path, as a proxy may put it."""
+    with serving([Mount("/models", routes=api_routes(api))]) as address:
+        yield f"{address}models/"
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """Opens the page in a context of its own. Anything thrown in the page or loaded from elsewhere fails the test."""
+    faults, contexts = [], []
+
+    def open_page(view="", *, viewport=WIDE, **settings):
+        contexts.append(browser.new_context(viewport=viewport, **settings))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(5000)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(address) or faults.append(request.url))
+        page.goto(address + view)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
