@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.contestants import CONTEXT, PLAIN, Outrider
-from benchmarks.decoding import Turn, grouped, measure, table, total_rate
+from benchmarks.contestants import CONTEXT, PLAIN, tell
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
 from benchmarks.texts import PROMPTS, pick, read_prompts
 from outrider import LLM
+from outrider.engine.contestant import Outrider
 from outrider.engine.loading import load_model
+from outrider.metrics.paired import Turn, by_family, summary, take_turns, total_rate
 
 QUESTION = "Speed with a draft model, with lookups and with both, by family, paired in one run"
 MODEL, LOOKUP, BOTH = "draft model", "ngram", "cascade"
@@ -40,25 +41,26 @@ def main() -> None:
         Outrider(name, LLM(model, draft, threads=arguments.threads, resolver=locate)) for name, draft in drafts.items()
     ]
     prompts = pick(read_prompts(arguments.prompts), arguments.per_family)
-    turns = measure(contestants, prompts, arguments.rounds, arguments.num_tokens)
-    families = grouped(turns)
+    turns = take_turns(contestants, prompts, repeats=arguments.rounds, num_tokens=arguments.num_tokens, tell=tell)
+    families = by_family(turns)
     results = {
         "target": arguments.target,
         "draft": arguments.draft,
         "threads": arguments.threads,
         "rounds": arguments.rounds,
         "num_tokens": arguments.num_tokens,
-        "prompts_rated": {family: len({turn.prompt.id for turn in own}) for family, own in families.items()},
         "to_best_single": {family: to_best_single(own) for family, own in {"all": turns, **families}.items()},
-        "all": table(turns),
-        "families": {family: table(own) for family, own in families.items()},
+        "all": summary(turns, PLAIN),
+        "families": {family: summary(own, PLAIN) for family, own in families.items()},
     }
     hand_in(arguments, QUESTION, results)
 
 
 def to_best_single(turns: list[Turn]) -> float:
     """Return the rate of both together, by that of the better one."""
-    rates = {name: total_rate([turn.answers[name] for turn in turns]) for name in (MODEL, LOOKUP, BOTH)}
+    rates = {
+        name: total_rate([turn.answers[name] for turn in turns if turn.is_rated]) for name in (MODEL, LOOKUP, BOTH)
+    }
     return rates[BOTH] / max(rates[MODEL], rates[LOOKUP])
 
 

@@ -13,14 +13,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.contestants import CONTEXT, PLAIN, Contestant, Outrider
-from benchmarks.decoding import grouped, measure, table
+from benchmarks.contestants import CONTEXT, PLAIN, tell
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.texts import PROMPTS, by_family, pick, read_prompts
+from benchmarks.texts import PROMPTS, choose, read_prompts
 from outrider import LLM
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
+from outrider.engine.contestant import Outrider
 from outrider.engine.loading import load_model
+from outrider.metrics.paired import by_family, summary, take_turns
 from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.models.vocabularies import compare_vocabularies
 
@@ -41,15 +42,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     add_output_arguments(parser)
     arguments = parser.parse_args()
-    prompts = read_prompts(arguments.prompts)
-    families = arguments.families or list(by_family(prompts))
-    chosen = pick([prompt for prompt in prompts if prompt.family in families], arguments.per_family)
+    chosen = choose(read_prompts(arguments.prompts), arguments.families, arguments.per_family)
     target, draft = (
         load_model(name, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
         for name in (arguments.target, arguments.draft)
     )
     vocabulary = JointVocabulary(target.tokenizer, target.vocab_size, draft.tokenizer, draft.vocab_size)
-    contestants: list[Contestant] = [Outrider(PLAIN, LLM(target))]
+    contestants = [Outrider(PLAIN, LLM(target))]
     for way, strings in (("strings", True), ("token by token", False)):
         drafter = OtherVocabularyDrafter(
             draft.backend,
@@ -62,7 +61,7 @@ def main() -> None:
         contestants += [
             Outrider(f"{way} {k}", LLM(target, drafter, num_speculative_tokens=k)) for k in arguments.draft_lengths
         ]
-    turns = measure(contestants, chosen, arguments.rounds, arguments.num_tokens)
+    turns = take_turns(contestants, chosen, repeats=arguments.rounds, num_tokens=arguments.num_tokens, tell=tell)
     comparison = compare_vocabularies(target.tokenizer, draft.tokenizer)
     results = {
         "target": arguments.target,
@@ -72,8 +71,8 @@ def main() -> None:
         "num_tokens": arguments.num_tokens,
         "shared_tokens": len(vocabulary.shared_ids),
         "shared_in_sample": comparison.shared_in_sample,
-        "all": table(turns),
-        "families": {family: table(own) for family, own in grouped(turns).items()},
+        "all": summary(turns, PLAIN),
+        "families": {family: summary(own, PLAIN) for family, own in by_family(turns).items()},
     }
     hand_in(arguments, QUESTION, results)
     plain = [turn.answers[PLAIN].token_ids for turn in turns]

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.spread import paired_ratio, spread
 from benchmarks.verification_pass import fill, read_bandwidth
 from outrider.backends.base import Rows
 from outrider.backends.native import NativeBackend
 from outrider.drafters.compression import DraftOptions
+from outrider.metrics.spread import paired_ratio, spread
 from outrider.models.open import open_model
 
 QUESTION = "Cost of a draft's one-row pass against the target's, and the share of the read bandwidth of each"

@@ -9,40 +9,18 @@ predicted output. All take turns on each of the ten cases of ``edit_cases``; rat
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 
-from benchmarks.contestants import PLAIN, Answer, Contestant, Outrider
-from benchmarks.decoding import Turn, measure, table
+from benchmarks.contestants import CONTEXT, PLAIN, tell
 from benchmarks.edit_cases import edit_cases
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
 from benchmarks.texts import Prompt
-from outrider import LLM, SamplingParams
+from outrider import LLM
+from outrider.engine.contestant import Outrider
 from outrider.engine.loading import load_model
+from outrider.metrics.paired import summary, take_turns
 
 QUESTION = "Speed of answering a 200-line file with a function renamed, against plain decoding, paired in one run"
-_CONTEXT = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """Our engine, given the file as it was as the predicted output."""
-
-    name: str
-    llm: LLM
-    sources: dict[str, str]  # by prompt
-
-    def answer(self, prompt: str, num_tokens: int) -> Answer:
-        """See :class:`benchmarks.contestants.Contestant`."""
-        params = SamplingParams(max_tokens=num_tokens)
-        [output] = self.llm.generate(prompt, params, prediction=self.sources[prompt])
-        return Answer(
-            output.token_ids,
-            output.usage.prompt_tokens,
-            output.timing.prefill_s,
-            output.timing.decode_s,
-            output.speculation.counters,
-        )
 
 
 def main() -> None:
@@ -55,23 +33,23 @@ def main() -> None:
     add_output_arguments(parser)
     arguments = parser.parse_args()
     cases = edit_cases()[: arguments.cases]
-    model = load_model(arguments.target, threads=arguments.threads, ctx_size=_CONTEXT, resolver=locate)
+    model = load_model(arguments.target, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     sources = {case.prompt: case.source for case in cases}
     lookup = LLM(model, "ngram")
-    contestants: list[Contestant] = [
+    contestants = [
         Outrider(PLAIN, LLM(model)),
         Outrider("ngram", lookup),
-        Predicted("prediction", lookup, sources),
+        Outrider("prediction", lookup, predictions=sources),
     ]
     prompts = [Prompt(case.id, "edit", case.prompt) for case in cases]
-    turns: list[Turn] = measure(contestants, prompts, arguments.rounds, arguments.num_tokens)
+    turns = take_turns(contestants, prompts, repeats=arguments.rounds, num_tokens=arguments.num_tokens, tell=tell)
     results = {
         "target": arguments.target,
         "threads": arguments.threads,
         "rounds": arguments.rounds,
         "num_tokens": arguments.num_tokens,
         "tokens": {turn.prompt.id: len(turn.answers[PLAIN].token_ids) for turn in turns},
-        "all": table(turns),
+        "all": summary(turns, PLAIN),
     }
     hand_in(arguments, QUESTION, results)
 

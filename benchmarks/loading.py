@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.spread import spread
+from outrider.metrics.spread import spread
 
 QUESTION = "Seconds to load a model, and peak memory against the size of its file"
 _LOAD = """

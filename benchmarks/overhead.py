@@ -21,13 +21,13 @@ from pathlib import Path
 from benchmarks.contestants import CONTEXT
 from benchmarks.models import locate
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.spread import spread
 from benchmarks.texts import PROMPTS, Prompt, pick, read_prompts
 from outrider import LLM, SamplingParams
 from outrider.backends.base import Backend, Rows
 from outrider.drafters.compression import DraftOptions
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.engine.loading import Model, load_pair
+from outrider.metrics.spread import spread
 from outrider.types import Logits
 
 QUESTION = "What share of a round is spent outside the forward passes, for each setting and verification rule?"

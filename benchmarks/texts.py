@@ -38,6 +38,11 @@ def pick(prompts: list[Prompt], per_family: int) -> list[Prompt]:
     return [prompt for group in by_family(prompts).values() for prompt in group[:per_family]]
 
 
+def choose(prompts: list[Prompt], families: list[str] | None, per_family: int) -> list[Prompt]:
+    """Return the first ``per_family`` prompts of some families; of all with None."""
+    return pick([prompt for prompt in prompts if families is None or prompt.family in families], per_family)
+
+
 def family_texts(prompts: list[Prompt]) -> dict[str, str]:
     """Return one long text per family: its prompts, an empty line between them."""
     return {family: "\n\n".join(prompt.text for prompt in group) for family, group in by_family(prompts).items()}

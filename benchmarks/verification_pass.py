@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from benchmarks.models import load_backend, locate
 from benchmarks.peers.llama_cpp import Build, LlamaCpp, Settings, installed
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.spread import paired_ratio, spread
 from outrider.backends.base import Rows
 from outrider.backends.native import NativeBackend, WeightFormat
+from outrider.metrics.spread import paired_ratio, spread
 
 QUESTION = "Cost of a pass of k rows against a pass of one row, and the share of the read bandwidth it reaches"
 WEIGHTS: tuple[WeightFormat, ...] = get_args(WeightFormat)

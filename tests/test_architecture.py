@@ -116,6 +116,7 @@ GENERATION_FLAGS = [
     *("--max-tokens", "--temperature", "--top-p", "--top-k", "--min-p", "--seed", "--stop", "--no-chat"),
 ]
 COMMANDS = {
+    "bench": ["--prompts", "--repeats", "--json", *GENERATION_FLAGS],
     "generate": ["PROMPT", "--prompts", "--prediction", "--json", *GENERATION_FLAGS],
     "models check": ["TARGET", "DRAFT", "--measure", "--prompts", "--json"],
     "models list": ["--json"],

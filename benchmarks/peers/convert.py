@@ -41,13 +41,22 @@ def converted(source: Path, form: str, peers: Path) -> Path:
 
 def _command(source: Path, form: str, folder: Path, peers: Path) -> list[str | Path]:
     kind, weights = form.split("-")
+    original = source if form == HF_BF16 else converted(source, HF_BF16, peers)
     if kind == "hf":
         script = Path(__file__).with_name("convert_hf.py")
-        return [peers / TRANSFORMERS / "bin/python", script, source.absolute(), folder, weights]
-    original = converted(source, HF_BF16, peers)
-    run = [peers / OPENVINO / "bin/python", peers / OPENVINO / "bin/optimum-cli"]  # it may have been moved
-    export = [*run, "export", "openvino", "--task", "text-generation-with-past"]
-    return [*export, "--model", original, "--weight-format", weights, folder]
+        return [peers / TRANSFORMERS / "bin/python", script, weights, original.absolute(), folder]
+    programs = peers / OPENVINO / "bin"
+    export = [programs / "python", programs / "optimum-cli", "export", "openvino"]  # the environment may have moved
+    return [
+        *map(str, export),
+        "--task",
+        "text-generation-with-past",
+        "--model",
+        original,
+        "--weight-format",
+        weights,
+        folder,
+    ]
 
 
 def main() -> None:

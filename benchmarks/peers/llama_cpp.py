@@ -18,6 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from outrider.metrics import SpeculationCounters
+from outrider.metrics.paired import Answer
+
+# Temperature 1 of the model's own law; llama.cpp would cut its tail by default.
+_WHOLE_LAW = {"samplers": ["temperature"]}
 # util-linux: the child ends when we do, however that goes.
 _TIED_TO_US = ("setpriv", "--pdeathsig", "TERM", "--")
 WHEEL, NATIVE = "llama_cpp", "llama_cpp_native"
@@ -74,23 +79,6 @@ def installed(peers: Path) -> list[Build]:
     return builds
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One answer, with llama.cpp's own clock.
-
-    Attributes:
-        token_ids: The first of them comes from the prompt's pass; ``decode_s`` is for the others.
-        num_draft_tokens: Zero when nothing was drafted.
-    """
-
-    token_ids: tuple[int, ...]
-    prompt_s: float
-    decode_s: float
-    num_prompt_tokens: int
-    num_draft_tokens: int
-    num_accepted_tokens: int
-
-
 class LlamaCpp:
     """A llama.cpp process with a loaded model; a context manager that ends it."""
 
@@ -134,19 +122,19 @@ class LlamaCpp:
             answer: dict[str, Any] = json.load(reply)
         return answer
 
-    def complete(self, prompt: str | Sequence[int], num_tokens: int) -> Completion:
-        """Continue a prompt greedily, up to and with an end-of-sequence token; the prompt is read anew."""
-        answer = self.ask(prompt, num_tokens)
+    def complete(self, prompt: Sequence[int], num_tokens: int, temperature: float = 0.0) -> Answer:
+        """Continue a prompt, up to and with an end-of-sequence token, by llama.cpp's clock; the prompt is read anew."""
+        answer = self.ask(prompt, num_tokens, temperature=temperature, **_WHOLE_LAW)
         timings = answer["timings"]
         if timings["cache_n"] or timings["predicted_n"] != len(answer["tokens"]):
             raise RuntimeError(f"llama.cpp reused its prompt cache, or its tokens are not those timed: {timings}")
-        return Completion(
-            token_ids=tuple(answer["tokens"]),
-            prompt_s=timings["prompt_ms"] / 1e3,
-            decode_s=timings["predicted_ms"] / 1e3,
-            num_prompt_tokens=timings["prompt_n"],
-            num_draft_tokens=timings.get("draft_n", 0),
-            num_accepted_tokens=timings.get("draft_n_accepted", 0),
+        drafted, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+        return Answer(
+            tuple(answer["tokens"]),
+            timings["prompt_n"],
+            timings["prompt_ms"] / 1e3,
+            timings["predicted_ms"] / 1e3,
+            SpeculationCounters(num_draft_tokens=drafted, num_accepted_tokens=accepted),
         )
 
     def _is_ready(self) -> bool:

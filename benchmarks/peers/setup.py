@@ -78,7 +78,9 @@ def make_native(folder: Path) -> None:
 
 def make_openvino(folder: Path) -> None:
     """Make an environment with OpenVINO GenAI, and with optimum-intel and NNCF, which convert and compress models."""
-    _environment(folder, "openvino-genai==2026.4.1.0", "optimum-intel==2.2.0", "nncf==3.4.0", TORCH)
+    programs = _environment(folder, "openvino-genai==2026.4.1.0", "optimum-intel==2.2.0", "nncf==3.4.0", TORCH)
+    # Text models do not need it, and it does not load beside a torch built for CPUs only.
+    _run(programs / "pip", "uninstall", "-q", "-y", "torchvision")
 
 
 def make_transformers(folder: Path) -> None:

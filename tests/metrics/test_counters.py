@@ -79,3 +79,9 @@ def test_sources_are_counted_by_name():
     counters.observe_sources(["a", "a", "b"], ["a"])
     counters.observe_sources(["b"], ["b"])
     assert counters.sources == {"a": SourceCounts(2, 1), "b": SourceCounts(2, 1)}
+
+
+def test_counters_add_up_by_position_and_by_source():
+    total = SpeculationCounters(1, 2, 1, [1], 1, {"a": SourceCounts(2, 1)})
+    total.add(SpeculationCounters(2, 6, 5, [2, 2, 1], 1, {"a": SourceCounts(4, 4), "b": SourceCounts(2, 1)}))
+    assert total == SpeculationCounters(3, 8, 6, [3, 2, 1], 2, {"a": SourceCounts(6, 5), "b": SourceCounts(2, 1)})

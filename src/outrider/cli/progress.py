@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from outrider.cli.terminal import Notes
 from outrider.models.resolve import resolve
@@ -48,3 +56,18 @@ def loading(console: Notes) -> Iterator[Callable[[str], Path]]:
             return path
 
         yield resolver
+
+
+@contextmanager
+def counting(console: Notes, what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show how much of something is done, on a terminal; yield what counts one and says a line about it."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    hidden = not console.is_terminal
+    with Progress(TextColumn("{task.description}"), *columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(what, total=total)
+
+        def count(line: str) -> None:
+            console.say(line)
+            bar.advance(task)
+
+        yield count

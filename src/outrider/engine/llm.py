@@ -190,6 +190,10 @@ class LLM:
         [text] = as_predictions(prediction, 1)
         return self._stream(*self._requests(prompt, params, text, chat=chat))
 
+    def without_draft(self) -> LLM:
+        """Return an LLM that answers with the same target, in the same memory, and does not speculate."""
+        return LLM(self._model, max_sequences=self._max_sequences, clock=self._clock, entropy=self._entropy)
+
     def encode(self, prompt: Prompt, *, chat: bool = True) -> list[int]:
         """Return the token ids of a prompt as :meth:`generate` feeds it.
 

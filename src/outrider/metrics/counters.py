@@ -81,3 +81,18 @@ class SpeculationCounters:
             self.sources.setdefault(source, SourceCounts()).num_draft_tokens += 1
         for source in accepted:
             self.sources[source].num_accepted_tokens += 1
+
+    def add(self, other: SpeculationCounters) -> None:
+        """Count what another has counted, too."""
+        self.num_drafts += other.num_drafts
+        self.num_draft_tokens += other.num_draft_tokens
+        self.num_accepted_tokens += other.num_accepted_tokens
+        self.num_rejections += other.num_rejections
+        mine, theirs = self.num_accepted_tokens_per_pos, other.num_accepted_tokens_per_pos
+        mine.extend([0] * (len(theirs) - len(mine)))
+        for position, count in enumerate(theirs):
+            mine[position] += count
+        for name, counts in other.sources.items():
+            own = self.sources.setdefault(name, SourceCounts())
+            own.num_draft_tokens += counts.num_draft_tokens
+            own.num_accepted_tokens += counts.num_accepted_tokens
