@@ -153,8 +153,8 @@ def test_the_document_has_the_promised_fields():
             "rejected_prediction_tokens": 0,
         },
     }
-    # The clock ticks once a reading: load, start, one round of one token, two rounds of four.
-    assert timing == {"load_s": 1.0, "prefill_s": 1.0, "decode_s": 2.0, "tokens_per_s": 4.0}
+    # The clock ticks once a reading, twice a round: load, one round of one token, two rounds of four.
+    assert timing == {"load_s": 1.0, "prefill_s": 1.0, "decode_s": 4.0, "tokens_per_s": 2.0}
 
 
 def test_speculation_that_is_off_says_why():

@@ -31,6 +31,7 @@ class DraftRequest:
             make use of it. The same in every round.
         draft_ids: What another drafter has proposed in this round after the context: propose what may follow it. It
             may not come true. A drafter may decline, by an empty draft.
+        drafter: Of several drafters that work together ask this one only, by its name; None for any.
     """
 
     request_id: Hashable
@@ -41,6 +42,7 @@ class DraftRequest:
     max_tree_tokens: int = 0
     prediction_ids: Sequence[int] = ()
     draft_ids: Sequence[int] = ()
+    drafter: str | None = None
 
 
 @runtime_checkable

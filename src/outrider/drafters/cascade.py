@@ -182,6 +182,9 @@ class CascadeDrafter:
         memory = self._memories.get(request.request_id)
         if memory is None:
             memory = _Memory(length, [_Record() for _ in self.members])
+            if request.drafter is not None:
+                names = [member.drafter.name for member in self.members]
+                memory.dropped |= {number for number, name in enumerate(names) if name != request.drafter}
             self._memories[request.request_id] = memory
         elif length > memory.length:
             memory.rate.observe(length - memory.length, memory.cost)

@@ -47,14 +47,15 @@ def commit(
     Returns:
         The tokens emitted; at least one, but for an error.
     """
+    sources = [draft.sources[node] if draft.sources else None for node in verdict.path]
     tokens = [(draft.token_ids[node], Origin.ACCEPTED) for node in verdict.path]
     if not isinstance(verdict, Halt):
         tokens.append((verdict.next_token_id, _ORIGINS[verdict.outcome] if len(draft) else Origin.PLAIN))
     emitted: list[EmittedToken] = []
-    for (token_id, origin), node in zip(tokens, (-1, *verdict.path), strict=False):
+    for (token_id, origin), node, source in zip(tokens, (-1, *verdict.path), (*sources, None), strict=False):
         sequence.token_ids.append(token_id)
         text = _add_text(sequence, token_id, is_end=_is_end(token_id, sequence, eos_ids))
-        emitted.append(EmittedToken(token_id, origin, text, law.logprobs(node + 1, token_id)))
+        emitted.append(EmittedToken(token_id, origin, text, law.logprobs(node + 1, token_id), source))
         if sequence.finish_reason is not None:
             break
         try:

@@ -6,26 +6,28 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Integral
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from outrider import _core
+from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.compression import DraftOptions
+from outrider.engine.account import account
 from outrider.engine.combining import check_directory, combine, default_length, open_store
 from outrider.engine.costs import Costs
-from outrider.engine.loading import DraftRef, ModelRef, Resolver, load_pair, resolve_quietly
-from outrider.engine.outputs import EmittedToken, GenerationOutput, Speculation, StreamChunk, Timing, Usage
-from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt
+from outrider.engine.loading import DraftRef, Model, ModelRef, Resolver, load_pair, resolve_quietly
+from outrider.engine.outputs import EmittedToken, GenerationOutput, StreamChunk
+from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt, check_whole
 from outrider.engine.rules import parse_rule
-from outrider.engine.scheduler import run
-from outrider.engine.sequence import Request
+from outrider.engine.scheduler import Scheduler, run
+from outrider.engine.sequence import Request, SpeculationParams
 from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
 from outrider.errors import ContextLengthError, UsageError
 from outrider.models.chat import encode_chat
 from outrider.models.fields import shown
-from outrider.sampling import SamplingParams, TokenLogprobs, Vocabulary, compile_params
+from outrider.sampling import SamplingParams, Vocabulary, compile_params
 
 MAX_SPECULATIVE_TOKENS = 64
 
@@ -88,13 +90,13 @@ class LLM:
     ) -> None:
         if num_speculative_tokens is not None:
             limit = MAX_SPECULATIVE_TOKENS
-            _check("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
-        _check("draft_tree", draft_tree, 0, MAX_SPECULATIVE_TOKENS, "0 lets drafts not branch")
+            check_whole("num_speculative_tokens", num_speculative_tokens, 0, limit, "0 turns speculation off")
+        check_whole("draft_tree", draft_tree, 0, MAX_SPECULATIVE_TOKENS, "0 lets drafts not branch")
         if threads is not None:
-            _check("threads", threads, 1, _core.MAX_THREADS, "the default is one for each physical core")
+            check_whole("threads", threads, 1, _core.MAX_THREADS, "the default is one for each physical core")
         if ctx_size is not None:
-            _check("ctx_size", ctx_size, 2, None, "the most tokens of prompt and answer together")
-        _check("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
+            check_whole("ctx_size", ctx_size, 2, None, "the most tokens of prompt and answer together")
+        check_whole("max_sequences", max_sequences, 1, None, "one prompt at a time is 1")
         directory = None if store is None else check_directory(store)
         verification = parse_rule(rule)
         started_at = clock()
@@ -170,7 +172,7 @@ class LLM:
             answers[answer.request.request_id] = answer
         if len(requests) == 1:
             _raise_error(answers[requests[0].request_id])
-        return [self._output(answers[request.request_id]) for request in requests]
+        return [self.output(answers[request.request_id]) for request in requests]
 
     def stream(
         self,
@@ -186,7 +188,7 @@ class LLM:
         the params is raised at once, what ends the answer after the last chunk.
         """
         [params] = as_params([params] if isinstance(params, SamplingParams) else params, 1)
-        _check("n", params.n, 1, 1, "a stream is one answer; generate gives many")
+        check_whole("n", params.n, 1, 1, "a stream is one answer; generate gives many")
         [text] = as_predictions(prediction, 1)
         return self._stream(*self._requests(prompt, params, text, chat=chat))
 
@@ -194,8 +196,41 @@ class LLM:
         """Return an LLM that answers with the same target, in the same memory, and does not speculate."""
         return LLM(self._model, max_sequences=self._max_sequences, clock=self._clock, entropy=self._entropy)
 
-    def encode(self, prompt: Prompt, *, chat: bool = True) -> list[int]:
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The names of what drafts."""
+        drafter = self._stepper.drafter
+        if drafter is None:
+            return ()
+        members = drafter.members if isinstance(drafter, CascadeDrafter) else ()
+        return tuple(member.drafter.name for member in members) or (drafter.name,)
+
+    @property
+    def model(self) -> Model:
+        """The target."""
+        return self._model
+
+    def scheduler(self, *, max_sequences: int, max_cached_tokens: int) -> Scheduler:
+        """Return a scheduler that answers requests of :meth:`requests` side by side, and keeps the prompts it has read.
+
+        While it is at work, all else that this LLM generates must be in its thread. What comes of its sequences is for
+        :meth:`output`.
+        """
+        return Scheduler(
+            self._stepper,
+            max_sequences=max_sequences,
+            clock=self._clock,
+            max_cached_tokens=max_cached_tokens,
+            keeps_prefixes=True,
+        )
+
+    def encode(self, prompt: Prompt, *, chat: bool = True, tools: Sequence[Any] | None = None) -> list[int]:
         """Return the token ids of a prompt as :meth:`generate` feeds it.
+
+        Args:
+            prompt: Text or messages.
+            chat: See :meth:`generate`.
+            tools: JSON schemas of functions that the model may call; with messages only.
 
         Raises:
             UsageError: The prompt is empty, or neither Unicode text nor messages.
@@ -204,101 +239,101 @@ class LLM:
         check_prompt(prompt)
         model = self._model
         if not isinstance(prompt, str):
-            token_ids = encode_chat(model.tokenizer, model.chat_template, prompt)
+            token_ids = encode_chat(model.tokenizer, model.chat_template, prompt, tools=tools)
         elif chat and model.chat_template is not None:
             messages = [{"role": "user", "content": prompt}]
             token_ids = encode_chat(model.tokenizer, model.chat_template, messages)
         else:
             token_ids = model.tokenizer.encode(prompt)
-        limit = model.backend.max_length
-        if len(token_ids) >= limit:
-            fix = f"or raise ctx_size, up to {model.context_length}" if limit < model.context_length else "or split it"
-            raise ContextLengthError(
-                f"the prompt has {len(token_ids)} tokens and the context holds {limit}, one of them for the answer; "
-                f"shorten the prompt {fix}"
-            )
+        self._check_length(token_ids)
         return token_ids
 
-    def _requests(self, prompt: Prompt, params: SamplingParams, prediction: str | None, *, chat: bool) -> list[Request]:
-        """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
-        prompt_ids = tuple(self.encode(prompt, chat=chat))
+    def requests(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        prediction: str | None = None,
+        speculation: SpeculationParams | None = None,
+    ) -> list[Request]:
+        """Return a request for each of the ``params.n`` answers to a prompt, for :meth:`scheduler`.
+
+        May be called while another thread runs the scheduler.
+
+        Args:
+            prompt_ids: At least one token.
+            params: How tokens are chosen.
+            prediction: See :meth:`generate`.
+            speculation: What these answers want of speculation; by default what the LLM was made for.
+
+        Raises:
+            UsageError: Something of it cannot be honoured.
+            ContextLengthError: The prompt leaves no room for an answer.
+        """
+        self._check_length(prompt_ids)
+        size = self._model.vocab_size
+        if not prompt_ids or not all(0 <= token_id < size for token_id in prompt_ids):
+            raise UsageError(f"the prompt needs at least one token, and each must be from 0 to {size - 1}")
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
         predicted = tuple(self._model.tokenizer.encode(prediction, add_special=False)) if prediction else ()
         predicted = predicted[: self._model.backend.max_length]
         if predicted and self._stepper.drafter is None:
             raise UsageError("prediction is given, but nothing drafts from it; let the draft be 'ngram' or a model")
-        return [Request(object(), prompt_ids, compiled, seed, choice, predicted) for choice in range(params.n)]
+        wish = self._checked(speculation or SpeculationParams())
+        return [
+            Request(object(), tuple(prompt_ids), compiled, seed, choice, predicted, wish) for choice in range(params.n)
+        ]
+
+    def _check_length(self, token_ids: Sequence[int]) -> None:
+        limit, context = self._model.backend.max_length, self._model.context_length
+        if len(token_ids) >= limit:
+            fix = f"or raise ctx_size, up to {context}" if limit < context else "or split it"
+            raise ContextLengthError(
+                f"the prompt has {len(token_ids)} tokens and the context holds {limit}, one of them for the answer; "
+                f"shorten the prompt {fix}"
+            )
+
+    def _checked(self, wish: SpeculationParams) -> SpeculationParams:
+        """Return what a request wants of speculation, with its drafter named in full; None for the only one."""
+        k = self._stepper.num_speculative_tokens
+        if wish.num_speculative_tokens is not None:
+            hint = f"{k} is what the engine was made for" if k else "speculation is off"
+            check_whole("num_speculative_tokens", wish.num_speculative_tokens, 0, k, hint)
+        if wish.rule is not None:
+            parse_rule(wish.rule)
+        if wish.drafter is None:
+            return wish
+        named = {short: name for name in self.drafters for short in (name, name.split(" (")[0])}
+        if wish.drafter not in named:
+            known = f"it must be one of {', '.join(self.drafters)}" if named else "there is none; leave it out"
+            raise UsageError(f"drafter is {shown(wish.drafter)}; {known}")
+        return replace(wish, drafter=named[wish.drafter] if len(self.drafters) > 1 else None)
+
+    def _requests(self, prompt: Prompt, params: SamplingParams, prediction: str | None, *, chat: bool) -> list[Request]:
+        """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
+        return self.requests(self.encode(prompt, chat=chat), params, prediction=prediction)
 
     def _run(self, requests: Sequence[Request]) -> Iterator[tuple[Answer, tuple[EmittedToken, ...]]]:
         return run(self._stepper, requests, max_sequences=self._max_sequences, clock=self._clock)
 
     def _stream(self, request: Request) -> Iterator[StreamChunk]:
         for answer, tokens in self._run([request]):
-            yield StreamChunk(tokens, None if answer.finish_reason is None else self._output(answer))
+            yield StreamChunk(tokens, None if answer.finish_reason is None else self.output(answer))
             _raise_error(answer)
 
-    def _output(self, answer: Answer) -> GenerationOutput:
-        if answer.finish_reason is None:
-            raise AssertionError("an answer is put out when it is finished")
-        token_ids = tuple(token.token_id for token in answer.emitted)
+    def output(self, answer: Answer) -> GenerationOutput:
+        """Return what a caller gets of an answer that has ended; once, for the store keeps it."""
         if self._store is not None:
-            self._store.add(token_ids)
-        first_token_at = answer.last_token_at if answer.first_token_at is None else answer.first_token_at
-        decode_s = answer.last_token_at - first_token_at
-        return GenerationOutput(
-            text="".join(token.text for token in answer.emitted),
-            token_ids=token_ids,
-            finish_reason=answer.finish_reason,
-            usage=Usage(prompt_tokens=len(answer.request.prompt_ids), completion_tokens=len(token_ids)),
-            speculation=self._speculation(answer),
-            timing=Timing(
-                load_s=self._load_s,
-                prefill_s=first_token_at - answer.started_at,
-                decode_s=decode_s,
-                tokens_per_s=(len(token_ids) - 1) / decode_s if decode_s > 0 else None,
-            ),
-            logprobs=_logprobs(answer),
-            prompt_logprobs=None if answer.prompt_logprobs is None else tuple(answer.prompt_logprobs),
-            error=answer.error,
-        )
-
-    def _speculation(self, answer: Answer) -> Speculation:
-        k = self._stepper.num_speculative_tokens
-        reason = f"{self._drafter_name} proposes up to {k} tokens a round"
-        if self._drafter_name is None:
-            reason = "no draft was given"
-        elif k == 0:
-            reason = "num_speculative_tokens is 0"
-        problem = self._problem(answer)
-        return Speculation(
-            active=k > 0 and self._drafter_name is not None,
-            reason=reason if problem is None else f"{reason}, but {problem}",
-            drafter=self._drafter_name,
-            tree=answer.tree,
-            counters=answer.counters,
-            problem=problem,
-        )
-
-    def _problem(self, answer: Answer) -> str | None:
-        problems = []
-        if answer.draft_problem is not None:
-            what = "a draft broke off" if answer.is_drafting else "it failed and was dropped"
-            problems.append(f"{what}: {answer.draft_problem}")
-        if self._store is not None and self._store.problem is not None:
-            problems.append(f"past outputs: {self._store.problem}")
-        return "; ".join(problems) or None
+            self._store.add([token.token_id for token in answer.emitted])
+        problem = None if self._store is None else self._store.problem
+        limit = self._stepper.num_speculative_tokens
+        return account(answer, drafter=self._drafter_name, limit=limit, store_problem=problem, load_s=self._load_s)
 
 
 def _raise_error(answer: Answer) -> None:
     if answer.error is not None:
         raise answer.error
-
-
-def _logprobs(answer: Answer) -> tuple[TokenLogprobs, ...] | None:
-    if answer.params.logprobs is None:
-        return None
-    return tuple(token.logprobs for token in answer.emitted if token.logprobs is not None)
 
 
 @contextmanager
@@ -310,11 +345,3 @@ def naming(prompt: str | None) -> Iterator[None]:
         if prompt is None:
             raise
         raise type(error)(f"{prompt}: {error}") from error
-
-
-def _check(name: str, value: object, low: int, high: int | None, hint: str) -> None:
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if is_whole and low <= cast(int, value) and (high is None or cast(int, value) <= high):
-        return
-    limit = f"at least {low}" if high is None else f"from {low} to {high}"
-    raise UsageError(f"{name} is {shown(value)}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")

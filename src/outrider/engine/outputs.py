@@ -33,12 +33,14 @@ class EmittedToken:
         text: What it made certain of the text. Empty while a character or a possible stop string is unfinished, and
             for control tokens; the texts of all tokens joined are the text of the answer.
         logprobs: How likely it was; None if nobody asked.
+        source: What proposed it, if it was accepted of a draft that several drafters may have had a part in.
     """
 
     token_id: int
     origin: Origin
     text: str
     logprobs: TokenLogprobs | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import TypeAlias, TypeGuard, cast
 
 from outrider.errors import UsageError
@@ -86,6 +87,19 @@ def check_prompt(prompt: object) -> None:
             _check_message(f"message {index}", message)
     if not prompt:
         raise UsageError("the prompt is empty; give at least one character")
+
+
+def check_whole(name: str, value: object, low: int, high: int | None, hint: str) -> None:
+    """Check that a value is a whole number within limits; None for no upper one.
+
+    Raises:
+        UsageError: It is not.
+    """
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if is_whole and low <= cast(int, value) and (high is None or cast(int, value) <= high):
+        return
+    limit = f"at least {low}" if high is None else f"from {low} to {high}"
+    raise UsageError(f"{name} is {shown(value)}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")
 
 
 def _check_message(where: str, message: object) -> None:

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Literal, get_args
+from typing import get_args
 
 from outrider.engine.outputs import Method
-from outrider.engine.sequence import Sequence
+from outrider.engine.sequence import Rule, Sequence
 from outrider.errors import UsageError
 from outrider.sampling import SamplingParams, TargetLaw
 from outrider.types import DraftCoins, Proposal, TreeDraft, Verdict
@@ -34,8 +34,6 @@ from outrider.verification import (
     verify_tree,
     verify_tree_greedy,
 )
-
-Rule = Literal["auto", "token", "block", "coupled"]
 
 _VERIFIERS = {
     "token": verify_token,

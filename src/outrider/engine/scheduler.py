@@ -1,51 +1,255 @@
-"""Which requests take part in a round. Knows nothing of tokens."""
+"""Continuous batching: which requests take part in a round, and how much of their prompts is read in it.
+
+Requests join and leave between rounds. A prompt is read piece by piece in the passes of the others' rounds, so that
+nobody waits for it, and what two prompts begin with is read once. A request's text does not depend on any of this.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
+from outrider.backends.prefill import PIECE
 from outrider.engine.outputs import EmittedToken
-from outrider.engine.sequence import ReadPrompt, Request, Sequence
-from outrider.engine.step import Stepper
+from outrider.engine.pace import Pace
+from outrider.engine.prefixes import PrefixCache, as_ids, common_length
+from outrider.engine.sequence import Request, Sequence
+from outrider.engine.step import PROMPT_ROWS, Stepper
+from outrider.errors import UsageError
+
+# To share fewer tokens than this is not worth a fork, nor waiting for another request to have read them.
+_WORTH_SHARING = 16
+
+# A sequence and what a round added to it. Its finish reason says whether it has ended.
+Progress = tuple[Sequence, tuple[EmittedToken, ...]]
+
+
+class Scheduler:
+    """Answers requests side by side, in the order in which they came; used by one thread.
+
+    Args:
+        stepper: Runs the rounds.
+        max_sequences: How many requests are worked on at a time.
+        clock: Seconds from any fixed moment.
+        max_cached_tokens: How many tokens the target's caches may hold, what is shared counted for each; the drafter's
+            hold no more than the requests' part of it. When there is no room for a request it waits; when those at
+            work outgrow it, the youngest waits, and reads its tokens again. None for as many as it takes.
+        keeps_prefixes: Keep what has been read, as far as there is room, for requests that begin alike.
+
+    Raises:
+        UsageError: ``max_cached_tokens`` is less than one request may take.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        *,
+        max_sequences: int,
+        clock: Callable[[], float],
+        max_cached_tokens: int | None = None,
+        keeps_prefixes: bool = False,
+    ) -> None:
+        longest = stepper.target.max_length
+        if max_cached_tokens is not None and max_cached_tokens < longest:
+            raise UsageError(
+                f"max_cached_tokens is {max_cached_tokens}; one request may take {longest}, so raise it, or lower "
+                "ctx_size"
+            )
+        self._stepper = stepper
+        self._max_sequences = max_sequences
+        self._clock = clock
+        self._max_tokens = max_cached_tokens
+        self._prefixes = PrefixCache(stepper.target, (max_cached_tokens or longest) if keeps_prefixes else 0)
+        self._waiting: deque[Sequence] = deque()
+        self._live: list[Sequence] = []  # the youngest last
+        self._pace = Pace()
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._waiting)
+
+    @property
+    def num_live(self) -> int:
+        """How many requests are worked on."""
+        return len(self._live)
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """How many tokens the target's caches hold, what is shared counted for each."""
+        lengths = (self._stepper.target.length(sequence.cache_id) for sequence in self._live)
+        return self._prefixes.num_tokens + sum(lengths)
+
+    def submit(self, request: Request) -> Sequence:
+        """Put a request at the end of the queue."""
+        sequence = self._stepper.open(request)
+        sequence.submitted_at = sequence.last_token_at = self._clock()
+        self._waiting.append(sequence)
+        return sequence
+
+    def cancel(self, request_id: Hashable) -> None:
+        """Drop a request and free its place and its caches. One that is unknown, or has ended, is ignored."""
+        for held in (self._waiting, self._live):
+            for sequence in [one for one in held if one.request.request_id == request_id]:
+                held.remove(sequence)
+                self._retire(sequence)
+
+    def step(self) -> list[Progress]:
+        """Run one round and return what it added, to each request that emitted something or has ended."""
+        started_at = self._clock()
+        self._admit(started_at)
+        self._make_room()
+        going, reading = self._share_out()
+        if not going and not reading:
+            return []
+        emitted = self._run(going, reading)
+        now = self._clock()
+        self._pace.observe(now - started_at, bool(going), sum(count for _, count in reading))
+        for sequence in emitted:
+            sequence.last_token_at = now
+            if sequence.first_token_at is None:
+                sequence.first_token_at = now
+        ended = [sequence for sequence in self._live if sequence.finish_reason is not None]
+        self._live = [sequence for sequence in self._live if sequence.finish_reason is None]
+        self._admit(now, ended)
+        for sequence in ended:
+            self._retire(sequence)
+        return [*emitted.items(), *((sequence, ()) for sequence in ended if sequence not in emitted)]
+
+    def close(self) -> None:
+        """Drop all requests and free all caches."""
+        for sequence in (*self._waiting, *self._live):
+            self._stepper.close(sequence)
+        self._waiting.clear()
+        self._live.clear()
+        self._prefixes.clear()
+
+    def _admit(self, now: float, ended: Iterable[Sequence] = ()) -> None:
+        """Let requests in as long as there are places and room, those first that came first.
+
+        Args:
+            now: What the clock says.
+            ended: Sequences whose caches are there yet, to begin from.
+        """
+        for sequence in list(self._waiting):
+            if len(self._live) == self._max_sequences or not self._has_room(sequence):
+                return
+            if self._begin(sequence, (*self._live, *ended)):
+                self._waiting.remove(sequence)
+                self._live.append(sequence)
+                if sequence.started_at is None:
+                    sequence.started_at = now
+
+    def _has_room(self, sequence: Sequence) -> bool:
+        if self._max_tokens is None or not self._live:
+            return True
+        needed = sum(map(self._needed, (*self._live, sequence)))
+        while needed + self._prefixes.num_tokens > self._max_tokens:
+            if needed > self._max_tokens or not self._prefixes.drop_oldest():
+                return False
+        return True
+
+    def _make_room(self) -> None:
+        """Free what the next round may need: kept prefixes first, then the youngest requests' caches."""
+        limit = self._max_tokens
+        while limit is not None and sum(map(self._needed, self._live)) + self._prefixes.num_tokens > limit:
+            if self._prefixes.drop_oldest():
+                continue
+            if len(self._live) == 1:
+                return
+            youngest = self._live.pop()
+            self._stepper.unload(youngest)
+            self._waiting.appendleft(youngest)
+
+    def _needed(self, sequence: Sequence) -> int:
+        """Return how many tokens a sequence's cache may hold after its next round."""
+        return min(len(sequence.token_ids) + self._stepper.max_draft_tokens, self._stepper.target.max_length)
+
+    def _begin(self, sequence: Sequence, others: Iterable[Sequence]) -> bool:
+        """Let a sequence begin with what has been read of it already; return False if it should wait for more of it."""
+        wanted = as_ids(sequence.token_ids[:-1])
+        source = None if sequence.is_prompt_unread else self._prefixes.longest(wanted)
+        cache_id, best = source or (0, 0)
+        awaited, heard = 0, None
+        for other in others:
+            if sequence.is_prompt_unread and not _ask_the_same(sequence, other):
+                continue
+            common = common_length(wanted, as_ids(other.token_ids[:-1]))
+            held = min(common, self._stepper.target.length(other.cache_id))
+            awaited = max(awaited, common if other.finish_reason is None else held)
+            if held > best:
+                cache_id, best, heard = other.cache_id, held, other.prompt_logprobs
+        if awaited >= best + _WORTH_SHARING or (awaited > best and sequence.is_prompt_unread):
+            return False
+        if best >= _WORTH_SHARING or (best > 0 and sequence.is_prompt_unread):
+            self._stepper.share(sequence, cache_id, best)
+            if sequence.is_prompt_unread:
+                sequence.prompt_logprobs = heard
+        return True
+
+    def _share_out(self) -> tuple[list[Sequence], list[tuple[Sequence, int]]]:
+        """Return the sequences that emit in the next round, and how much each of the others reads in it."""
+        unread = {sequence: self._stepper.num_unread(sequence) for sequence in self._live}
+        budget = self._pace.budget if 1 in unread.values() else PIECE
+        going, reading = [], []
+        for sequence, count in unread.items():
+            if count == 1:
+                going.append(sequence)
+            elif sequence.is_prompt_unread and budget > 0:
+                reading.append((sequence, min(count - 1, budget, PROMPT_ROWS)))
+                budget -= reading[-1][1]
+            elif count <= budget:
+                going.append(sequence)
+                budget -= count
+            elif budget > 0:
+                reading.append((sequence, budget))
+                budget = 0
+        return going, reading
+
+    def _run(
+        self, going: list[Sequence], reading: list[tuple[Sequence, int]]
+    ) -> dict[Sequence, tuple[EmittedToken, ...]]:
+        """Run a round. If it fails, run each sequence's by itself, and end those that fail again."""
+        try:
+            return dict(zip(going, self._stepper.step(going, reading), strict=True))
+        except Exception as error:  # noqa: BLE001 - of whatever kind, the others must go on
+            self._prefixes.clear()  # which may be all that it takes
+            if len(going) + len(reading) == 1:
+                (*going, *(sequence for sequence, _ in reading))[0].fail(error)
+                return {}
+        emitted: dict[Sequence, tuple[EmittedToken, ...]] = {}
+        for sequence in going:
+            emitted |= self._run([sequence], [])
+        for one in reading:
+            emitted |= self._run([], [one])
+        return emitted
+
+    def _retire(self, sequence: Sequence) -> None:
+        """Free a sequence's caches, but for what may be of use to others."""
+        length = self._stepper.target.length(sequence.cache_id)
+        if sequence.error is None:
+            self._prefixes.add(sequence.cache_id, sequence.token_ids[:length])
+        self._stepper.close(sequence)
+
+
+def _ask_the_same(one: Sequence, other: Sequence) -> bool:
+    """Whether two requests want to know the same of the same prompt."""
+    same = one.request.prompt_ids == other.request.prompt_ids
+    return same and one.params.prompt_logprobs == other.params.prompt_logprobs and other.prompt_logprobs is not None
 
 
 def run(
     stepper: Stepper, requests: Iterable[Request], *, max_sequences: int, clock: Callable[[], float]
-) -> Iterator[tuple[Sequence, tuple[EmittedToken, ...]]]:
+) -> Iterator[Progress]:
     """Answer requests in order, at most ``max_sequences`` side by side; yield what each round adds to each answer.
 
-    The ``n`` answers to a prompt stand one after the other, and the target reads their prompt once. Whatever ends the
-    iteration early, an error or the consumer, frees all caches.
+    Whatever ends the iteration early, an error or the consumer, frees all caches.
     """
-    waiting = deque(requests)
-    active: list[Sequence] = []
-    prompt: ReadPrompt | None = None  # of the request whose n answers are being opened
+    scheduler = Scheduler(stepper, max_sequences=max_sequences, clock=clock)
     try:
-        while waiting or active:
-            while waiting and len(active) < max_sequences:
-                request, started_at = waiting.popleft(), clock()
-                if request.params.n > 1 and prompt is None:
-                    prompt = stepper.read(request)
-                active.append(stepper.open(request, prompt))
-                active[-1].started_at = active[-1].last_token_at = started_at
-                if prompt is not None and request.choice == request.params.n - 1:
-                    stepper.forget(prompt)
-                    prompt = None
-            going = [sequence for sequence in active if sequence.error is None]
-            emitted = dict(zip(going, stepper.step(going), strict=True)) if going else {}
-            now = clock()
-            for sequence in list(active):
-                if emitted.get(sequence):
-                    sequence.last_token_at = now
-                    if sequence.first_token_at is None:
-                        sequence.first_token_at = now
-                if sequence.finish_reason is not None:
-                    active.remove(sequence)
-                    stepper.close(sequence)
-                yield sequence, emitted.get(sequence, ())
+        for request in requests:
+            scheduler.submit(request)
+        while scheduler.num_waiting or scheduler.num_live:
+            yield from scheduler.step()
     finally:
-        if prompt is not None:
-            stepper.forget(prompt)
-        for sequence in active:
-            stepper.close(sequence)
+        scheduler.close()

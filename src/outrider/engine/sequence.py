@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from outrider.engine.outputs import EmittedToken, FinishReason, Method
 from outrider.engine.text import TextAssembler
@@ -11,6 +12,23 @@ from outrider.errors import OutriderError
 from outrider.metrics import SpeculationCounters
 from outrider.sampling import CompiledParams, LawShaper, SamplingParams, TokenLogprobs
 from outrider.verification import CoinSource
+
+Rule = Literal["auto", "token", "block", "coupled"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationParams:
+    """What one request wants of speculation. None leaves it to the engine; its text does not depend on it.
+
+    Attributes:
+        num_speculative_tokens: The most draft tokens of a round, no more than the engine's own limit; 0 for none.
+        drafter: Draft with this one only, of those that the engine has.
+        rule: How drafts are verified; see :mod:`outrider.engine.rules`.
+    """
+
+    num_speculative_tokens: int | None = None
+    drafter: str | None = None
+    rule: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +42,7 @@ class Request:
         seed: Of all its random decisions: the caller's, or fresh entropy.
         choice: Which of the ``n`` answers to its prompt this is; each has randomness of its own.
         prediction_ids: Text that the answer is expected to resemble; none if there is none.
+        speculation: What it wants of speculation.
     """
 
     request_id: Hashable
@@ -32,6 +51,7 @@ class Request:
     seed: int
     choice: int = 0
     prediction_ids: tuple[int, ...] = ()
+    speculation: SpeculationParams = SpeculationParams()
 
     @property
     def params(self) -> SamplingParams:
@@ -50,13 +70,15 @@ class Sequence:
         token_ids: Prompt and answer so far: what is committed. Only :func:`~outrider.engine.commit.commit` adds to it.
         max_length: How many tokens there may be in the end, by ``max_tokens`` and by the target's context.
         shaper: Knows the answer so far; what the target's logits go through.
-        prompt_logprobs: How likely each token of the prompt was, None for the first; None if nobody asked.
+        prompt_logprobs: How likely each token of the prompt was, None for the first, as far as it has been read; None
+            if nobody asked.
         error: Why the target could not go on, if so; its finish reason says so, too.
         method: The rule that verified the last draft, once there was one.
         tree: How many tokens the largest draft that branched had at each depth.
         draft_problem: What went wrong with a draft, if anything did; the answer is none the worse for it.
         is_drafting: Whether its drafter is still asked.
-        started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds.
+        submitted_at, started_at, first_token_at, last_token_at: Seconds by the clock of whoever runs the rounds; it
+            waits for its turn from the first to the second.
     """
 
     request: Request
@@ -75,7 +97,8 @@ class Sequence:
     tree: tuple[int, ...] | None = None
     draft_problem: str | None = None
     is_drafting: bool = True
-    started_at: float = 0.0
+    submitted_at: float = 0.0
+    started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float = 0.0
 
@@ -99,21 +122,14 @@ class Sequence:
         """How many more tokens there may be."""
         return self.max_length - len(self.token_ids)
 
-    def fail(self, error: OutriderError) -> None:
+    @property
+    def is_prompt_unread(self) -> bool:
+        """Whether somebody wants to know how likely the prompt's tokens were, and some have not been looked at."""
+        return self.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.request.prompt_ids)
+
+    def fail(self, error: Exception) -> None:
         """End the answer here."""
-        self.error, self.finish_reason = error, "error"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPrompt:
-    """A prompt in the target's cache but for its last token, for all answers to it.
-
-    Attributes:
-        cache_id: Not modified; each answer has a fork of it.
-        logprobs: See :class:`Sequence`.
-        error: Why no answer can be given, if so.
-    """
-
-    cache_id: int
-    logprobs: list[TokenLogprobs | None] | None
-    error: OutriderError | None
+        named = error if isinstance(error, OutriderError) else OutriderError(f"{type(error).__name__}: {error}")
+        self.error, self.finish_reason = named, "error"
+        if self.is_prompt_unread:
+            self.prompt_logprobs = None

@@ -6,26 +6,27 @@ decoding step. What goes wrong with one sequence ends that sequence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from outrider.backends.base import Backend, Rows
-from outrider.backends.prefill import PIECE, feed_all_but_last_piece
+from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine import drafting
 from outrider.engine.commit import Halt, commit
 from outrider.engine.drafting import NO_DRAFT
 from outrider.engine.outputs import EmittedToken
-from outrider.engine.rules import Rule, coins, reads_laws, verify
-from outrider.engine.sequence import ReadPrompt, Request, Sequence
+from outrider.engine.rules import coins, reads_laws, verify
+from outrider.engine.sequence import Request, Rule, Sequence
 from outrider.engine.text import Detokenizer, TextAssembler
-from outrider.errors import NumericalError, OutriderError
-from outrider.sampling import LawShaper, TargetLaw, TokenLogprobs
+from outrider.errors import OutriderError
+from outrider.sampling import LawShaper, TargetLaw
 from outrider.sampling.target_law import plain_law, token_logprobs
-from outrider.types import Proposal, TreeDraft, Verdict
+from outrider.types import Logits, Proposal, TreeDraft, Verdict
 from outrider.verification import CoinSource, Purpose
 
 # Rows of logits at a time where each position of a prompt is looked at: 20 MB for a vocabulary of 150,000.
-_PROMPT_ROWS = 32
+PROMPT_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,44 +53,41 @@ class Stepper:
     max_tree_tokens: int = 0
     rule: Rule = "auto"
 
-    def read(self, request: Request) -> ReadPrompt:
-        """Feed a request's prompt but for its last token, for answers that are to share it."""
-        cache_id = self.target.open_sequence()
-        try:
-            return ReadPrompt(cache_id, self._read(cache_id, request), None)
-        except NumericalError as error:
-            return ReadPrompt(cache_id, None, error)
+    @property
+    def max_draft_tokens(self) -> int:
+        """The most tokens beside those committed that a round may put into a sequence's cache."""
+        return max(self.num_speculative_tokens, self.max_tree_tokens)
 
-    def forget(self, prompt: ReadPrompt) -> None:
-        """Free what reading a prompt has left; its answers go on."""
-        self.target.close_sequence(prompt.cache_id)
-
-    def open(self, request: Request, prompt: ReadPrompt | None = None) -> Sequence:
-        """Return the sequence that will answer a request, ready for its first round, or ended by an error.
-
-        Args:
-            request: What to answer.
-            prompt: Its prompt, if that has been read.
-        """
+    def open(self, request: Request) -> Sequence:
+        """Return the sequence that will answer a request, ready for its first round."""
         prompt_ids = list(request.prompt_ids)
-        if prompt is None and request.params.prompt_logprobs is not None:
-            prompt = self.read(request)
-            cache_id = prompt.cache_id
-        else:
-            cache_id = self.target.open_sequence() if prompt is None else self.target.fork(prompt.cache_id)
-        sequence = Sequence(
+        return Sequence(
             request=request,
-            cache_id=cache_id,
+            cache_id=self.target.open_sequence(),
             max_length=min(len(prompt_ids) + request.params.max_tokens, self.target.max_length),
             text=TextAssembler(self.detokenizer, request.params.stop),
             coins=CoinSource(request.seed, request.choice),
             shaper=LawShaper(request.compiled, prompt_ids),
             token_ids=prompt_ids,
-            prompt_logprobs=None if prompt is None else prompt.logprobs,
+            prompt_logprobs=None if request.params.prompt_logprobs is None else [None],
         )
-        if prompt is not None and prompt.error is not None:
-            sequence.fail(prompt.error)
-        return sequence
+
+    def share(self, sequence: Sequence, cache_id: int, length: int) -> None:
+        """Let a sequence begin with the first tokens that another cache holds, which are its own first, too."""
+        fork_id = self.target.fork(cache_id)
+        self.target.crop(fork_id, length)
+        self.target.close_sequence(sequence.cache_id)
+        sequence.cache_id = fork_id
+
+    def unload(self, sequence: Sequence) -> None:
+        """Free what a sequence holds in the target and in the drafter; it may go on, and reads its tokens again."""
+        cache_id = self.target.open_sequence()
+        self.close(sequence)
+        sequence.cache_id = cache_id
+
+    def num_unread(self, sequence: Sequence) -> int:
+        """Return how many of its tokens the target's cache lacks: one between two rounds."""
+        return len(sequence.token_ids) - self.target.length(sequence.cache_id)
 
     def close(self, sequence: Sequence) -> None:
         """Free what a sequence holds in the target and in the drafter."""
@@ -97,34 +95,57 @@ class Stepper:
         if self.drafter is not None:
             drafting.release(self.drafter, sequence)
 
-    def step(self, sequences: list[Sequence]) -> list[tuple[EmittedToken, ...]]:
-        """Run one round of each sequence and return what each emitted: at least one token, but for an error."""
+    def step(
+        self, sequences: Several[Sequence], reading: Several[tuple[Sequence, int]] = ()
+    ) -> list[tuple[EmittedToken, ...]]:
+        """Run one round of each sequence and return what each emitted: at least one token, but for an error.
+
+        Args:
+            sequences: Those that emit.
+            reading: Others, and how many more of their tokens, never the last, the target reads in the same pass.
+        """
         drafts = self._draft(sequences)
         batch = [self._rows(sequence, draft) for sequence, draft in zip(sequences, drafts, strict=True)]
-        logits = self.target.forward(batch)[:, : self.vocab_size]
+        pieces = [self._piece(sequence, count) for sequence, count in reading]
+        logits = self.target.forward([*batch, *pieces])[:, : self.vocab_size]
         emitted = []
         for sequence, draft, rows in zip(sequences, drafts, batch, strict=True):
-            law = TargetLaw(logits[: rows.num_logits], sequence.shaper, draft)
+            try:
+                emitted.append(self._finish(sequence, draft, rows, logits[: rows.num_logits]))
+            except Exception as error:  # noqa: BLE001 - of whatever kind, it is this answer's alone
+                sequence.fail(error)
+                emitted.append(())
             logits = logits[rows.num_logits :]
-            verdict = self._verify(sequence, draft, law)
-            emitted.append(commit(sequence, draft, verdict, law, self.eos_ids))
-            if rows.parents is not None:
-                pending = len(rows.token_ids) - len(draft)
-                kept = [*range(pending), *(pending + node for node in verdict.path)]
-                self.target.keep_path(sequence.cache_id, kept)
-            self.target.crop(sequence.cache_id, len(sequence.token_ids) - 1)
-            if self.drafter is not None and len(draft) and not isinstance(verdict, Halt):
-                drafting.observe(self.drafter, sequence, verdict)
+        for (sequence, _), rows in zip(reading, pieces, strict=True):
+            self._look(sequence, logits[: rows.num_logits])
+            logits = logits[rows.num_logits :]
+        return emitted
+
+    def _finish(self, sequence: Sequence, draft: Proposal, rows: Rows, logits: Logits) -> tuple[EmittedToken, ...]:
+        """Verify and commit a sequence's round, and roll its cache back."""
+        law = TargetLaw(logits, sequence.shaper, draft)
+        verdict = self._verify(sequence, draft, law)
+        emitted = commit(sequence, draft, verdict, law, self.eos_ids)
+        if rows.parents is not None:
+            pending = len(rows.token_ids) - len(draft)
+            kept = [*range(pending), *(pending + node for node in verdict.path)]
+            self.target.keep_path(sequence.cache_id, kept)
+        self.target.crop(sequence.cache_id, len(sequence.token_ids) - 1)
+        if self.drafter is not None and len(draft) and not isinstance(verdict, Halt):
+            drafting.observe(self.drafter, sequence, verdict)
         return emitted
 
     def _verify(self, sequence: Sequence, draft: Proposal, law: TargetLaw) -> Verdict | Halt:
         try:
-            return verify(sequence, draft, law, self.rule)
+            return verify(sequence, draft, law, self._rule(sequence))
         except OutriderError as error:
             # What is asked of the target last is what raises; whatever comes before it had been accepted.
             return Halt(draft.path(law.last_row), error)
 
-    def _draft(self, sequences: list[Sequence]) -> list[Proposal]:
+    def _rule(self, sequence: Sequence) -> Rule:
+        return sequence.request.speculation.rule or self.rule
+
+    def _draft(self, sequences: Several[Sequence]) -> list[Proposal]:
         """Return a draft per sequence. The first round of a sequence has none: its first token should not wait."""
         drafts: list[Proposal] = [NO_DRAFT] * len(sequences)
         asked = [
@@ -139,7 +160,7 @@ class Stepper:
             [sequences[index] for index in asked],
             self._draft_request,
             vocab_size=self.vocab_size,
-            reads_laws=lambda sequence: reads_laws(sequence.params, self.rule),
+            reads_laws=lambda sequence: reads_laws(sequence.params, self._rule(sequence)),
         )
         for index, draft in zip(asked, proposed, strict=True):
             drafts[index] = draft
@@ -147,7 +168,9 @@ class Stepper:
 
     def _room(self, sequence: Sequence) -> int:
         """Return how many draft tokens are worth verifying: the token after them must have its place, too."""
-        return min(self.num_speculative_tokens, sequence.num_remaining - 1)
+        wanted = sequence.request.speculation.num_speculative_tokens
+        limit = self.num_speculative_tokens if wanted is None else min(wanted, self.num_speculative_tokens)
+        return min(limit, sequence.num_remaining - 1)
 
     def _draft_request(self, sequence: Sequence) -> DraftRequest:
         return DraftRequest(
@@ -155,9 +178,10 @@ class Stepper:
             context_ids=sequence.token_ids,
             max_tokens=self._room(sequence),
             shaper=sequence.shaper,
-            coins=coins(sequence, Purpose.DRAFT, self.rule),
+            coins=coins(sequence, Purpose.DRAFT, self._rule(sequence)),
             max_tree_tokens=min(self.max_tree_tokens, self.target.max_length - len(sequence.token_ids)),
             prediction_ids=sequence.request.prediction_ids,
+            drafter=sequence.request.speculation.drafter,
         )
 
     def _rows(self, sequence: Sequence, draft: Proposal) -> Rows:
@@ -169,20 +193,19 @@ class Stepper:
             parents = [*range(-1, len(pending) - 1), *(parent + len(pending) for parent in draft.parents)]
         return Rows(sequence.cache_id, [*pending, *draft.token_ids], len(draft) + 1, parents)
 
-    def _read(self, cache_id: int, request: Request) -> list[TokenLogprobs | None] | None:
-        """Feed a prompt but for its last token; return how likely each of its tokens is, if that is asked for.
+    def _piece(self, sequence: Sequence, count: int) -> Rows:
+        """Return the next tokens of a sequence for the target to read, with logits only if somebody asked."""
+        start = self.target.length(sequence.cache_id)
+        token_ids = sequence.token_ids[start : start + count]
+        return Rows(sequence.cache_id, token_ids, num_logits=count if sequence.is_prompt_unread else 0)
 
-        Raises:
-            NumericalError: The target's logits there are not numbers, and somebody asked.
-        """
-        prompt_ids, num_top = request.prompt_ids[:-1], request.params.prompt_logprobs
-        logprobs: list[TokenLogprobs | None] = [None]
-        for start in range(0, len(prompt_ids), _PROMPT_ROWS if num_top is not None else PIECE):
-            if num_top is None:
-                self.target.forward([Rows(cache_id, prompt_ids[start : start + PIECE], num_logits=0)])
-                continue
-            fed = prompt_ids[start : start + _PROMPT_ROWS]
-            logits = self.target.forward([Rows(cache_id, fed, num_logits=len(fed))])
-            for row, next_id in zip(logits, request.prompt_ids[start + 1 :], strict=False):
-                logprobs.append(token_logprobs(plain_law(row[: self.vocab_size]), next_id, num_top))
-        return None if num_top is None else logprobs
+    def _look(self, sequence: Sequence, logits: Logits) -> None:
+        """Note how likely the tokens of a prompt are that follow those just read."""
+        seen, num_top = sequence.prompt_logprobs, sequence.params.prompt_logprobs
+        if seen is None or num_top is None:
+            return
+        try:
+            for row in logits:
+                seen.append(token_logprobs(plain_law(row), sequence.token_ids[len(seen)], num_top))
+        except OutriderError as error:  # the target's logits there are not numbers
+            sequence.fail(error)

@@ -1,0 +1,261 @@
+"""Continuous batching: whoever joins, leaves or waits, each request's answer is the one it gets alone."""
+
+import random
+from itertools import count
+
+import pytest
+from engine_fakes import PlannedDrafter, compiled, make_stepper, result_of
+
+from outrider.backends.base import Rows
+from outrider.backends.prefill import PIECE
+from outrider.backends.toy import HashLM, ToyBackend
+from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.pace import Pace
+from outrider.engine.prefixes import PrefixCache, as_ids
+from outrider.engine.scheduler import Scheduler, run
+from outrider.engine.sequence import Request, SpeculationParams
+from outrider.errors import NumericalError, UsageError
+from outrider.sampling import SamplingParams
+
+TARGET = HashLM(vocab_size=11, seed=3)
+ALIKE = (1, 5, 2, 8, 3, 3, 9, 1, 0, 7, 4, 4, 2, 6, 10, 5, 1, 2, 3, 4, 5, 6, 7)
+
+
+def draft_model():
+    return DraftModelDrafter(ToyBackend(HashLM(11, seed=3), 4096), vocab_size=11, name="model")
+
+
+def cascade():
+    return CascadeDrafter([Member(draft_model(), 0.3), Member(NgramDrafter())], vocab_size=11)
+
+
+DRAFTERS = {"none": lambda: None, "model": draft_model, "cascade": cascade}
+
+
+def make_request(number, prompt, **settings):
+    wish = settings.pop("speculation", SpeculationParams())
+    params = SamplingParams(**{"max_tokens": 9, **settings})
+    return Request(number, tuple(prompt), compiled(params, 11), seed=number, speculation=wish)
+
+
+def alone(request, **options):
+    ((*_, (sequence, _)),) = [list(run(make_stepper(TARGET, **options), [request], max_sequences=1, clock=clock()))]
+    return result_of(sequence)
+
+
+def clock():
+    ticks = count()
+    return lambda: float(next(ticks))
+
+
+def random_request(rng, number):
+    prompt = [rng.randrange(11) for _ in range(rng.choice([1, 2, 9, 40, 700]))]
+    prompt = [*ALIKE[: rng.randrange(len(ALIKE))], *prompt] if rng.random() < 0.5 else prompt
+    seeded = {"temperature": 1.0, "seed": number} if rng.random() < 0.5 else {}
+    wish = SpeculationParams(rng.choice([None, 0, 1, 3]))
+    settings = {"max_tokens": rng.randrange(1, 30), "prompt_logprobs": rng.choice([None, None, 0]), **seeded}
+    return make_request(number, prompt, speculation=wish, **settings)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("limit", [None, 1024])
+def test_a_text_does_not_depend_on_what_else_runs(drafter, limit):
+    rng = random.Random(f"{drafter} {limit}")
+    stepper = make_stepper(TARGET, drafter=DRAFTERS[drafter](), k=4, max_length=1024)
+    scheduler = Scheduler(stepper, max_sequences=5, clock=clock(), max_cached_tokens=limit, keeps_prefixes=True)
+    requests = {number: random_request(rng, number) for number in range(24)}
+    coming, answered, gone = list(requests.values()), {}, set()
+    while coming or scheduler.num_waiting or scheduler.num_live:
+        for _ in range(min(len(coming), rng.choice([0, 0, 1, 4]))):
+            scheduler.submit(coming.pop(0))
+        if rng.random() < 0.1:
+            gone.add(rng.choice(list(requests)))
+            scheduler.cancel(max(gone))
+        for sequence, _ in scheduler.step():
+            assert sequence.error is None
+            if sequence.finish_reason is not None:
+                answered[sequence.request.request_id] = sequence
+        assert limit is None or scheduler.num_live == 1 or scheduler.num_cached_tokens <= limit
+    assert len(answered) >= 12
+    for number, sequence in answered.items():
+        assert result_of(sequence) == alone(requests[number], max_length=1024), number
+        assert (sequence.prompt_logprobs is None) == (sequence.params.prompt_logprobs is None)
+    scheduler.close()
+    assert not stepper.target._caches
+
+
+def test_a_long_prompt_is_read_between_the_rounds_of_the_others():
+    stepper = make_stepper(TARGET)
+    scheduler = Scheduler(stepper, max_sequences=8, clock=clock())
+    for number in range(4):
+        scheduler.submit(make_request(number, [number], max_tokens=400))
+    scheduler.step()
+    scheduler.submit(make_request(9, [1, 2] * 1000, max_tokens=1))
+    rounds = 0
+    while True:
+        progress = {sequence.request.request_id: tokens for sequence, tokens in scheduler.step()}
+        assert all(len(progress[number]) == 1 for number in range(4))  # none misses a round
+        rounds += 1
+        if 9 in progress:
+            break
+    assert rounds > 2000 / PIECE
+    scheduler.close()
+
+
+def test_rounds_that_read_are_stretched_no_more_than_asked():
+    pace = Pace()
+    for _ in range(50):
+        pace.observe(1.0, True, 0)
+        pace.observe(1.0 + 0.02 * pace.budget, True, pace.budget)
+    assert 60 <= pace.budget <= 75  # 1.5 rounds' worth
+    pace.observe(5.0, False, PIECE)
+    assert pace.budget <= 75
+
+
+def test_a_cancelled_request_leaves_at_once_and_nothing_of_it_stays():
+    drafter = draft_model()
+    stepper = make_stepper(TARGET, drafter=drafter, k=3)
+    scheduler = Scheduler(stepper, max_sequences=1, clock=clock())
+    scheduler.submit(make_request(1, [1], max_tokens=100))
+    scheduler.submit(make_request(2, [2], max_tokens=100))
+    scheduler.submit(make_request(3, [3], max_tokens=2))
+    scheduler.step()
+    scheduler.step()
+    scheduler.cancel(1)
+    scheduler.cancel(2)
+    scheduler.cancel("unknown")
+    assert not stepper.target.length(next(iter(stepper.target._caches)))  # that of 3, which has not begun
+    assert len(stepper.target._caches) == 1
+    assert not drafter._caches
+    assert {sequence.request.request_id for sequence, _ in scheduler.step()} == {3}
+    scheduler.close()
+
+
+class Counting(ToyBackend):
+    num_fed = 0
+
+    def forward(self, batch):
+        self.num_fed += sum(len(rows.token_ids) for rows in batch)
+        return super().forward(batch)
+
+
+def finish(scheduler):
+    ended = {}
+    while scheduler.num_waiting or scheduler.num_live:
+        for sequence, _ in scheduler.step():
+            ended[sequence.request.request_id] = sequence
+    return ended
+
+
+def counting_scheduler(**options):
+    target = Counting(TARGET, 600)
+    stepper = make_stepper(TARGET)
+    stepper = type(stepper)(target, 11, frozenset(), stepper.detokenizer)
+    return target, Scheduler(stepper, clock=clock(), **{"max_sequences": 4, "keeps_prefixes": True, **options})
+
+
+def test_what_prompts_begin_with_is_read_once():
+    target, scheduler = counting_scheduler()
+    for number in range(4):
+        scheduler.submit(make_request(number, [*range(11)] * 40 + [number], max_tokens=1))
+    finish(scheduler)
+    assert target.num_fed == 440 + 4
+
+
+def test_the_next_turn_of_a_chat_reads_only_what_is_new():
+    target, scheduler = counting_scheduler()
+    scheduler.submit(make_request(1, [*range(11)] * 10, max_tokens=20))
+    answer = finish(scheduler)[1]
+    fed = target.num_fed
+    scheduler.submit(make_request(2, [*answer.token_ids, 4, 4], max_tokens=1))
+    finish(scheduler)
+    assert target.num_fed - fed == 3  # the last of the answer, which had not been fed, and two more
+
+
+def test_kept_prefixes_are_bounded_and_the_oldest_goes_first():
+    backend = ToyBackend(TARGET)
+    prefixes = PrefixCache(backend, 10)
+    for first in range(4):
+        cache_id = backend.open_sequence()
+        texts = [first] * 4
+        backend.forward([rows_of(cache_id, texts)])
+        prefixes.add(cache_id, texts)
+        backend.close_sequence(cache_id)
+    assert prefixes.num_tokens == 8
+    assert prefixes.longest(as_ids([0, 0])) is None
+    assert prefixes.longest(as_ids([2, 2, 1]))[1] == 2
+    assert len(backend._caches) == 2
+    prefixes.clear()
+    assert not backend._caches
+
+
+def rows_of(cache_id, token_ids):
+    return Rows(cache_id, token_ids, num_logits=0)
+
+
+def test_those_that_outgrow_the_caches_wait_and_go_on():
+    stepper = make_stepper(TARGET, max_length=60)
+    scheduler = Scheduler(stepper, max_sequences=4, clock=clock(), max_cached_tokens=60)
+    requests = [make_request(number, [number] * 5, max_tokens=50) for number in range(4)]
+    for request in requests:
+        scheduler.submit(request)
+    seen, most = {}, 0
+    while scheduler.num_waiting or scheduler.num_live:
+        for sequence, _ in scheduler.step():
+            seen[sequence.request.request_id] = sequence
+        most = max(most, scheduler.num_cached_tokens)
+    assert most <= 60
+    for request in requests:
+        assert result_of(seen[request.request_id]) == alone(request, max_length=60)
+
+
+def test_a_bound_that_one_request_may_break_is_refused():
+    with pytest.raises(UsageError, match="max_cached_tokens is 59; one request may take 60"):
+        Scheduler(make_stepper(TARGET, max_length=60), max_sequences=1, clock=clock(), max_cached_tokens=59)
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), NumericalError("a row"), ZeroDivisionError("a bug")])
+def test_what_one_request_breaks_ends_that_request_only(problem):
+    class Fragile(ToyBackend):
+        def forward(self, batch):
+            if any(self._caches[rows.sequence_id][:1] == [7] for rows in batch):
+                raise problem
+            return super().forward(batch)
+
+    plain = make_stepper(TARGET)
+    stepper = type(plain)(Fragile(TARGET), 11, frozenset(), plain.detokenizer)
+    scheduler = Scheduler(stepper, max_sequences=4, clock=clock())
+    requests = [make_request(number, [number, 1], max_tokens=12) for number in (5, 6, 7, 8)]
+    for request in requests:
+        scheduler.submit(request)
+    ended = finish(scheduler)
+    assert [ended[number].finish_reason for number in (5, 6, 7, 8)] == ["length", "length", "error", "length"]
+    for request in requests:
+        if request.request_id != 7:
+            assert result_of(ended[request.request_id]) == alone(request)
+    assert not stepper.target._caches
+
+
+def test_each_request_has_its_own_draft_length_rule_and_drafter():
+    asked = []
+
+    class Spy(PlannedDrafter):
+        def propose(self, requests):
+            asked.extend((request.request_id, request.max_tokens) for request in requests)
+            return super().propose(requests)
+
+    members = [Member(Spy(lambda context: [1, 2, 3])), Member(PlannedDrafter(lambda context: [4]))]
+    members[1].drafter.name = "other"
+    stepper = make_stepper(TARGET, drafter=CascadeDrafter(members, vocab_size=11), k=3)
+    scheduler = Scheduler(stepper, max_sequences=9, clock=clock())
+    wishes = [SpeculationParams(0), SpeculationParams(2), SpeculationParams(None, "other"), SpeculationParams()]
+    for number, wish in enumerate(wishes):
+        scheduler.submit(make_request(number, [number, 5], max_tokens=20, speculation=wish))
+    coupled = SpeculationParams(rule="coupled")
+    scheduler.submit(make_request(4, [4], max_tokens=9, temperature=1.0, speculation=coupled))
+    ended = finish(scheduler)
+    assert {number for number, _ in asked} == {1, 3, 4}
+    assert max(limit for number, limit in asked if number == 1) == 2
+    assert list(ended[4].counters.methods) == ["coupled"]
