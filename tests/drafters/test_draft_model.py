@@ -9,6 +9,7 @@ from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.errors import UsageError
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
 from outrider.verification import CoinSource, Purpose
 
@@ -195,3 +196,70 @@ def test_logits_that_are_not_numbers_end_the_draft_and_are_told(bad, temperature
     assert len(fine) == 1
     assert fine.problem is None
     assert drafter.propose([request([1, 5, 2], 1, params)])[0].problem is None
+
+
+# --- what several requests begin with
+
+
+PROMPT = [token_id % 9 for token_id in range(5, 345, 7)]  # 49 tokens
+
+
+def fed(backend):
+    return sum(map(sum, backend.fed))
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED])
+def test_what_requests_of_a_round_begin_with_is_read_once(params):
+    contexts = [[*PROMPT, 1], [*PROMPT, 2], [*PROMPT, 2, 3], [1, 2, 3]]
+    drafter, backend = make()
+    together = drafter.propose([request(one, params=params, request_id=number) for number, one in enumerate(contexts)])
+    assert fed(backend) == 49 + 1 + 1 + 2 + 3 + 4 * 3
+    for draft, context in zip(together, contexts, strict=True):
+        (alone,) = make()[0].propose([request(context, params=params)])
+        assert draft.token_ids == alone.token_ids
+        assert np.array_equal(np.asarray(draft.probs), np.asarray(alone.probs))
+
+
+def test_a_request_that_comes_later_shares_with_those_that_are_open():
+    drafter, backend = make()
+    drafter.propose([request([*PROMPT, 1])])
+    grown = [*PROMPT, 1, *greedy([*PROMPT, 1], 2), 8]
+    drafter.propose([request(grown)])
+    before = fed(backend)
+    (draft,) = drafter.propose([request([*grown[:-1], 7], request_id=1)])
+    assert fed(backend) - before == 1 + 3
+    assert draft.token_ids == greedy([*grown[:-1], 7], 4)
+    for request_id in (0, 1):
+        drafter.release(request_id)
+    assert not backend._caches
+    before = fed(backend)
+    drafter.propose([request([*PROMPT, 1], request_id=2)])
+    assert fed(backend) - before == 50 + 3
+
+
+def test_a_few_tokens_are_not_worth_sharing():
+    drafter, backend = make()
+    drafter.propose([request([*PROMPT[:31], 1 + number], request_id=number) for number in range(2)])
+    assert backend.fed[0] == [32, 32]
+
+
+def test_what_a_donor_has_forgotten_is_read_again():
+    class Windowed(SpyBackend):
+        def crop(self, sequence_id, length):
+            if self.length(sequence_id) - length > 5:
+                raise UsageError("it has forgotten what lies before")
+            super().crop(sequence_id, length)
+
+    backend = Windowed(MODEL)
+    drafter = DraftModelDrafter(backend, vocab_size=9, name="toy")
+    drafter.propose([request([*PROMPT, *PROMPT])])
+    (draft,) = drafter.propose([request([*PROMPT, 1], request_id=1)])
+    assert draft.token_ids == greedy([*PROMPT, 1], 4)
+    assert len(backend._caches) == 2
+
+
+def test_tokens_that_the_draft_lacks_are_not_read_together():
+    drafter, backend = make(HashLM(5, seed=1))
+    drafts = drafter.propose([request([*PROMPT, 1 + number], request_id=number) for number in range(2)])
+    assert [draft.token_ids for draft in drafts] == [(), ()]
+    assert not backend.fed

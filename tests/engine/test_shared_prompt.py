@@ -60,6 +60,17 @@ def test_they_are_those_of_a_prompt_read_by_each(draft, max_sequences):
     assert make()[0].generate(PROMPT, PARAMS)[0].token_ids == outputs[0].token_ids
 
 
+def test_the_draft_model_reads_the_prompt_of_answers_side_by_side_once():
+    draft = toy_model(seed=1)
+    backend = Counting(HashLM(259, seed=1), 900)
+    draft = type(draft)("draft", backend, draft.tokenizer, draft.chat_template, 900)
+    llm, _ = make([draft], max_sequences=4)
+    outputs = llm.generate(PROMPT, several(4))
+    assert backend.num_fed < 2 * len(llm.encode(PROMPT))
+    assert not backend._caches
+    assert [one.token_ids for one in outputs] == [one.token_ids for one in make()[0].generate(PROMPT, several(4))]
+
+
 def test_a_prompt_of_one_token_is_shared_too():
     llm, backend = make()
     outputs = llm.generate("a", several(3), chat=False)

@@ -6,14 +6,16 @@ what the target says.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from outrider._core import Law
 from outrider.backends.base import Backend, Rows
-from outrider.backends.prefill import feed_all_but_last_piece
+from outrider.backends.prefill import PIECE, feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.tree_shape import best_tree
 from outrider.errors import NumericalError, UsageError
@@ -24,6 +26,8 @@ from outrider.verification.law import LawRows, without
 # How often the first, second, ... candidate for a place is the one accepted: Qwen2.5-Coder 0.5B for the 1.5B, between
 # what is measured greedily and at temperature 1 (benchmarks/results/rules.json).
 ACCEPTANCE_BY_RANK = (0.78, 0.09, 0.035, 0.02)
+# Fewer tokens that two contexts begin with are not worth a fork, nor a pass of their own.
+_WORTH_SHARING = 32
 
 
 @dataclass(slots=True)
@@ -31,6 +35,7 @@ class _Cache:
     """What the backend's cache holds for one request: a prefix of its context, then draft tokens that were fed."""
 
     sequence_id: int
+    context_ids: Sequence[int]
     num_confirmed: int = 0
     drafted_ids: list[int] = field(default_factory=list)
 
@@ -81,7 +86,8 @@ class DraftModelDrafter:
     model's law, shaped by the request's own parameters, and that very law as ``probs``. A request that has outgrown
     the model's context, or holds a token that the model does not know, gets no draft; a draft ends where the
     parameters leave no token that the model would say, or where its logits are not numbers: a broken draft model costs
-    its drafts, not the answer.
+    its drafts, not the answer. What requests that are open at the same time begin with, such as the prompt of ``n``
+    answers, is read once.
 
     Args:
         backend: The draft model. The drafter is its only user.
@@ -119,6 +125,7 @@ class DraftModelDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
+        self._read_together([request for request in requests if request.request_id not in self._caches])
         growths = [self._start(request) for request in requests]
         growing = [growth for growth in growths if self._can_grow(growth)]
         while growing:
@@ -142,6 +149,37 @@ class DraftModelDrafter:
         if cache is not None:
             self._backend.close_sequence(cache.sequence_id)
 
+    def _read_together(self, requests: Sequence[DraftRequest]) -> None:
+        """Feed what each of some new requests has in common with the next one, unless another has been fed it."""
+        for request, following in pairwise(requests):
+            length = _common_length(request.context_ids, following.context_ids)
+            shared_ids = request.context_ids[: min(length, len(request.context_ids) - 1)]  # the last has its own pass
+            if not _WORTH_SHARING <= len(shared_ids) <= self._backend.max_length:
+                continue
+            if max(shared_ids) < self._backend.vocab_size:
+                cache = self._caches[request.request_id] = self._open(request)
+                for start in range(cache.num_confirmed, len(shared_ids), PIECE):
+                    piece = shared_ids[start : start + PIECE]
+                    self._backend.forward([Rows(cache.sequence_id, piece, num_logits=0)])
+                    cache.num_confirmed += len(piece)
+
+    def _open(self, request: DraftRequest) -> _Cache:
+        """Return a cache for a new request, with what another request's holds of its context."""
+        shared = {
+            request_id: min(_common_length(cache.context_ids, request.context_ids), cache.num_confirmed)
+            for request_id, cache in self._caches.items()
+        }
+        donor = max(shared, key=lambda request_id: shared[request_id], default=None)
+        if donor is None or shared[donor] < _WORTH_SHARING:
+            return _Cache(self._backend.open_sequence(), request.context_ids)
+        forked = self._backend.fork(self._caches[donor].sequence_id)
+        try:
+            self._backend.crop(forked, shared[donor])
+        except UsageError:  # its window has left that behind
+            self._backend.close_sequence(forked)
+            return _Cache(self._backend.open_sequence(), request.context_ids)
+        return _Cache(forked, request.context_ids, num_confirmed=shared[donor])
+
     def _start(self, request: DraftRequest) -> _Growth:
         """Crop the cache to what it shares with the context; what is missing, at least the last token, is pending.
 
@@ -151,7 +189,8 @@ class DraftModelDrafter:
         """
         cache = self._caches.get(request.request_id)
         if cache is None:
-            cache = self._caches[request.request_id] = _Cache(self._backend.open_sequence())
+            cache = self._caches[request.request_id] = self._open(request)
+        cache.context_ids = request.context_ids
         last = len(request.context_ids) - 1
         cache.num_confirmed = min(cache.num_confirmed, last)
         for token_id in cache.drafted_ids:
@@ -252,6 +291,12 @@ class DraftModelDrafter:
         if missing <= 0:
             return logits[: self._vocab_size]
         return np.pad(logits, (0, missing), constant_values=-np.inf)
+
+
+def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two contexts begin with alike."""
+    most = min(len(one), len(other))
+    return bisect_left(range(1, most + 1), x=True, key=lambda length: one[:length] != other[:length])
 
 
 def _likeliest(row: Logits, count: int) -> tuple[list[int], float]:
