@@ -90,7 +90,7 @@ export function installTip(tip) {
   });
   document.addEventListener("focusin", (event) => (tokenOf(event.target) ? show(tokenOf(event.target)) : hide()));
   document.addEventListener("focusout", soon);
-  document.addEventListener("scroll", hide, { passive: true });
+  document.addEventListener("scroll", () => shown && place(tip, shown), { passive: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && shown) {
       hide();
