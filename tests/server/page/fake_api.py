@@ -84,12 +84,17 @@ class FakeApi:
         self.speculates = True
 
     async def info(self, request):
+        if not self.knows(request):
+            return refusal(401, "The key is missing or unknown.")
         return JSONResponse(INFO)
+
+    def knows(self, request):
+        return self.key is None or request.headers.get("Authorization") == f"Bearer {self.key}"
 
     async def chat(self, request):
         body = await request.json()
         self.requests.append(body)
-        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+        if not self.knows(request):
             return refusal(401, "The key is missing or unknown.")
         asked = body["messages"][-1]["content"]
         if asked in REFUSALS:

@@ -60,7 +60,7 @@ def test_an_answer_comes_in_tokens_that_show_how_they_came_about(open_page, api)
     assert (rate, length) == ("75 %", "4.00")
     (request,) = api.requests
     assert request["stream"] is request["return_token_details"] is True
-    assert request["messages"] == [{"role": "user", "content": "hello"}]
+    assert (request["model"], request["messages"]) == (INFO["target"], [{"role": "user", "content": "hello"}])
 
 
 def test_the_server_says_what_is_loaded(open_page):
@@ -93,7 +93,7 @@ def test_a_token_tells_more_when_pointed_at(open_page):
     ask(page, "hello")
     page.locator(".answer .accepted").first.hover()
     words = page.inner_text("#tip")
-    assert "␣there, drafted by ngram" in words
+    assert "␣there, · drafted by ngram" in words
     assert "Probability 95.1 %" in words
     assert page.locator("#tip li").all_inner_texts()[1:3] == ["␣another\n5.0 %", "⏎\n1.1 %"]
     page.locator("#tip").hover()  # it stays while pointed at
@@ -183,14 +183,14 @@ def test_settings_become_fields_of_the_request(open_page, api):
         "seed": 7,
     }
     assert request["speculation"] == {"enabled": True, "num_speculative_tokens": 4, "rule": "coupled"}
-    assert not {"logprobs", "top_logprobs"} & set(request)
+    assert request["logprobs"] is False
     set_up(page, system="", temperature="", top_p="", max_tokens="5", seed="", num_speculative_tokens="", enabled=False)
     set_up(page, rule="", alternatives=True)
     ask(page, "hello")
     request = api.requests[1]
     assert not {"temperature", "top_p", "seed"} & set(request)
     assert request["speculation"] == {"enabled": False}
-    assert (request["logprobs"], request["top_logprobs"]) == (True, 5)
+    assert request["logprobs"] is True
     assert "The request turned it off." in page.inner_text("#chat-stats")
 
 
@@ -257,7 +257,7 @@ def test_a_race_runs_one_after_the_other_and_compares_word_for_word(open_page, a
     assert warm_up["max_tokens"] == 1
     assert {**speculative, "speculation": plain["speculation"]} == plain
     assert (plain["speculation"], speculative["speculation"]) == ({"enabled": False}, {"enabled": True})
-    assert "logprobs" not in plain
+    assert plain["logprobs"] is False  # they take time
     assert page.locator(".lane .tokens").all_text_contents() == [SCRIPTS["hello"]] * 2
     assert page.locator("#lane-speculative .tokens .accepted").count() == 12
     clocks = page.locator(".clock").all_inner_texts()

@@ -39,8 +39,8 @@ async function ask(text, signal) {
   conversation.push({ role: "user", content: text });
   const draw = () => follow(() => (view.draw(run.tokens), stats.show()));
   try {
-    const logprobs = settings.alternatives ? { logprobs: true, top_logprobs: 5 } : {};
-    await stream(run, { ...request(conversation), ...logprobs }, { key: settings.key, signal, onTokens: oncePerFrame(draw) });
+    const body = { ...(await request(conversation)), logprobs: settings.alternatives };
+    await stream(run, body, { key: settings.key, signal, onTokens: oncePerFrame(draw) });
   } catch (error) {
     reportError("chat-error", error);
   }

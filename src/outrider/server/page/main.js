@@ -1,8 +1,7 @@
 // Puts the page together: its two views, and what the server has loaded.
-import { loaded } from "./api.js";
 import { startChat } from "./chat.js";
 import { startRace } from "./race.js";
-import { offerDrafters, settings, startSettings } from "./settings.js";
+import { server, settings, startSettings } from "./settings.js";
 import { installTip } from "./tokens.js";
 import { get } from "./ui.js";
 
@@ -18,9 +17,7 @@ function showView() {
 
 async function showServer() {
   try {
-    const info = await loaded(settings.key);
-    offerDrafters(info.drafts);
-    get("server").textContent = describe(info);
+    get("server").textContent = describe(await server());
   } catch (error) {
     get("server").textContent = error.message;
   }

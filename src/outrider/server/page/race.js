@@ -65,7 +65,7 @@ export function startRace() {
     for (const lane of lanes) lane.reset(new Run());
     say("The race is on: plain first, then speculative.");
     try {
-      await race(lanes, request([{ role: "user", content: text }]), { key: settings.key, signal });
+      await race(lanes, await request([{ role: "user", content: text }]), { key: settings.key, signal });
     } catch (error) {
       reportError("race-error", error);
     }
@@ -74,8 +74,8 @@ export function startRace() {
 }
 
 async function race(lanes, body, options) {
-  const plain = { ...body, speculation: { enabled: false } };
-  const speculative = { ...body, speculation: { ...body.speculation, enabled: true } };
+  const plain = { ...body, logprobs: false, speculation: { enabled: false } };
+  const speculative = { ...plain, speculation: { ...body.speculation, enabled: true } };
   await stream(new Run(), { ...plain, max_tokens: 1 }, { ...options, onTokens() {} }); // the warm-up
   runs = [];
   for (const [lane, asked] of [[lanes[0], plain], [lanes[1], speculative]]) {

@@ -1,4 +1,5 @@
 // What the settings say, as fields of a request. They live in the form alone: closing the page forgets them.
+import { loaded } from "./api.js";
 import { get } from "./ui.js";
 
 const form = document.querySelector("#settings form");
@@ -14,10 +15,21 @@ export const settings = {
   },
 };
 
+let info = null;
+
+// What the server has loaded; asked for once, and again where the answer was an error.
+export async function server() {
+  info ??= await loaded(settings.key);
+  offerDrafters(info.drafts);
+  return info;
+}
+
 // The body of a request; undefined fields are not sent and left to the server.
-export function request(conversation) {
+export async function request(conversation) {
+  const { target } = await server();
   const system = field("system").value.trim();
   return {
+    model: target,
     messages: system ? [{ role: "system", content: system }, ...conversation] : conversation,
     temperature: number("temperature"),
     top_p: number("top_p"),
@@ -45,9 +57,9 @@ function isOutside(dialog, { clientX: x, clientY: y }) {
   return x < left || x > right || y < top || y > bottom;
 }
 
-export function offerDrafters(names) {
-  field("drafter").length = 1;
-  for (const name of names) field("drafter").append(new Option(name));
+function offerDrafters(names) {
+  if (field("drafter").length > 1) return;
+  field("drafter").append(...names.map((name) => new Option(name)));
   get("drafter").hidden = names.length < 2;
 }
 

@@ -117,7 +117,7 @@ function describe(token) {
   const [name, meaning] = ORIGINS[token.origin];
   const by = token.source ? ` by ${token.source}` : "";
   const parts = [
-    make("p", { className: "tip-token" }, make("code", { textContent: visible(token.text) }), ` ${name}${token.origin === "accepted" ? by : ""}`),
+    make("p", { className: "tip-token" }, make("code", { textContent: visible(token.text) }), ` · ${name}${token.origin === "accepted" ? by : ""}`),
     make("p", { textContent: meaning }),
   ];
   if (token.logprob == null) return parts;
