@@ -67,7 +67,9 @@ SCRIPTS = {
     "wide": "w" * 400,
     "breaks": "This answer is never finished",
     "fails": "This answer ends in an error",
+    "ends": "This answer is cut short",
 }
+UNWELL = "The logits of the target are not numbers."
 REFUSALS = {
     "busy": (429, "8 requests are waiting, which is the limit.", {"Retry-After": "7"}),
     "odd": (400, "temperature is 9.0; it must be from 0 to 2", {}),
@@ -131,7 +133,10 @@ class FakeApi:
             if asked == "breaks":
                 return
             if asked == "fails":
-                yield event({"error": {"message": "The logits of the target are not numbers.", "type": "server_error"}})
+                yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": UNWELL}]})
+                return
+            if asked == "ends":
+                yield event({"error": {"message": "The server is stopping.", "type": "server_error"}})
                 return
             yield event({"choices": [{"index": 0, "delta": {}, "token_details": [], "finish_reason": "stop"}]})
             yield event(

@@ -54,13 +54,24 @@ def test_an_answer_comes_in_tokens_that_show_how_they_came_about(open_page, api)
         "1",
     ]
     assert "16 tokens in" in page.inner_text(".answer .note")
-    speed, first, rate, length = page.locator("#chat-stats dd").all_inner_texts()
-    assert float(speed) > 0
+    _, first, rate, length = page.locator("#chat-stats dd").all_inner_texts()
     assert first.endswith(" ms")
     assert (rate, length) == ("75 %", "4.00")
     (request,) = api.requests
     assert request["stream"] is request["return_token_details"] is True
     assert (request["model"], request["messages"]) == (INFO["target"], [{"role": "user", "content": "hello"}])
+
+
+def test_speed_leaves_the_first_chunk_out(open_page):
+    speed = """async (times) => {
+      const { Run } = await import("./page/api.js");
+      const run = Object.assign(new Run(), { tokens: times.map((at) => ({ at })), inFirstChunk: 2 });
+      return run.speed;
+    }"""
+    page = open_page()
+    assert page.evaluate(speed, [100, 100, 200, 300]) == 10
+    assert page.evaluate(speed, [100, 100, 110]) is None  # too short to tell
+    assert page.evaluate(speed, []) is None
 
 
 def test_the_server_says_what_is_loaded(open_page):
@@ -190,7 +201,7 @@ def test_settings_become_fields_of_the_request(open_page, api):
     request = api.requests[1]
     assert not {"temperature", "top_p", "seed"} & set(request)
     assert request["speculation"] == {"enabled": False}
-    assert request["logprobs"] is True
+    assert "logprobs" not in request  # token details have them unless they are turned off
     assert "The request turned it off." in page.inner_text("#chat-stats")
 
 
@@ -223,6 +234,7 @@ def test_errors_come_in_words_and_the_question_is_kept(open_page, api):
     assert answer(page) == SCRIPTS["breaks"]
     assert "Broken off after" in page.locator(".answer .note").last.inner_text()
     assert refused(page, "fails") == "The logits of the target are not numbers."
+    assert refused(page, "ends") == "The server is stopping."
     page.route("**/v1/**", lambda route: route.abort())
     assert refused(page, "hello") == "The server cannot be reached. Is it still running?"
 

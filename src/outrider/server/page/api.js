@@ -66,6 +66,7 @@ function take(run, chunk, onTokens) {
   if (chunk.speculation) run.speculation = chunk.speculation;
   const choice = chunk.choices?.[0];
   if (!choice) return;
+  if (choice.error) throw new ServerError(choice.error);
   if (choice.finish_reason) run.finishReason = choice.finish_reason;
   const at = performance.now() - run.startedAt;
   const tokens = (choice.token_details ?? []).map((token) => ({ ...token, at }));

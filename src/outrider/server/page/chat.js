@@ -39,7 +39,7 @@ async function ask(text, signal) {
   conversation.push({ role: "user", content: text });
   const draw = () => follow(() => (view.draw(run.tokens), stats.show()));
   try {
-    const body = { ...(await request(conversation)), logprobs: settings.alternatives };
+    const body = { ...(await request(conversation)), logprobs: settings.alternatives ? undefined : false };
     await stream(run, body, { key: settings.key, signal, onTokens: oncePerFrame(draw) });
   } catch (error) {
     reportError("chat-error", error);
