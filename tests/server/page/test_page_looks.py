@@ -90,6 +90,7 @@ def test_nothing_is_wider_than_the_screen(open_page, viewport):
         return page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
     assert fits()
+    ask(page, "n" * 300)
     ask(page, "wide")
     page.locator(".answer .t").first.hover()
     assert fits()
