@@ -20,9 +20,9 @@ HOSTILE = "<script>window.broken = 1</script><img src=x onerror='window.broken =
 INFO = {
     "target": "smollm2-135m",
     "drafts": ["ngram"],
-    "memory_bytes": 120 << 20,
+    "memory_bytes": 880_000_000,
     "threads": 2,
-    "speculation": {"active": True, "reason": "drafts are worth their time."},
+    "speculation": {"active": True, "reason": "ngram proposes up to 64 tokens a round"},
     "defaults": {"temperature": 0.0, "max_tokens": 256},
     "limits": {"max_tokens": 4096},
     "version": "0.1.0",

@@ -78,7 +78,7 @@ def test_the_server_says_what_is_loaded(open_page):
     page = open_page()
     page.get_by_text(INFO["target"]).wait_for()
     assert page.inner_text("#server") == (
-        "smollm2-135m, drafts by ngram. drafts are worth their time. 0.12 GiB, 2 threads, version 0.1.0."
+        "smollm2-135m, speculation on: ngram proposes up to 64 tokens a round. Up to 0.88 GB, 2 threads, version 0.1.0."
     )
 
 

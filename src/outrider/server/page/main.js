@@ -23,9 +23,8 @@ async function showServer() {
   }
 }
 
-function describe({ target, drafts, memory_bytes: bytes, threads, speculation, version }) {
-  const drafting = drafts.length ? `, drafts by ${drafts.join(" and ")}` : "";
-  return `${target}${drafting}. ${speculation.reason} ${(bytes / 2 ** 30).toFixed(2)} GiB, ${threads} threads, version ${version}.`;
+function describe({ target, memory_bytes: bytes, threads, speculation: { active, reason }, version }) {
+  return `${target}, speculation ${active ? "on" : "off"}: ${reason}. Up to ${(bytes / 1e9).toFixed(2)} GB, ${threads} threads, version ${version}.`;
 }
 
 installTip(get("tip")); // first, for Escape closes a tip before it stops an answer

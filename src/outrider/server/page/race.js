@@ -116,13 +116,15 @@ function comparison({ temperature, seed, speculation }, plain, speculative) {
 
 function replay(lanes) {
   cancelAnimationFrame(frame);
-  lanes.forEach((lane, place) => lane.reset(runs[place]));
+  lanes.forEach((lane, place) => {
+    lane.reset(runs[place]);
+    lane.figures.show();
+  });
   const startedAt = performance.now();
   const step = () => {
     const at = performance.now() - startedAt;
     const more = lanes.map((lane, place) => lane.replay(runs[place], at));
     if (more.some(Boolean)) frame = requestAnimationFrame(step);
-    else lanes.forEach((lane) => lane.figures.show());
   };
   step();
 }
