@@ -3,11 +3,11 @@
 import shutil
 
 import pytest
+from browsing import WIDE
 from fake_api import FakeApi, api_routes, serving
 from playwright.sync_api import sync_playwright
+from starlette.applications import Starlette
 from starlette.routing import Mount
-
-WIDE, PHONE = {"width": 1100, "height": 760}, {"width": 320, "height": 640}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def api():
 @pytest.fixture
 def address(api):
     """The server stands behind a path, as a proxy may put it."""
-    with serving([Mount("/models", routes=api_routes(api))]) as address:
+    with serving(Starlette(routes=[Mount("/models", routes=api_routes(api))])) as address:
         yield f"{address}models/"
 
 

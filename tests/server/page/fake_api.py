@@ -174,9 +174,9 @@ def event(document):
 
 
 @contextmanager
-def serving(routes):
-    """Serve routes on a free port of this machine; give the address."""
-    config = uvicorn.Config(Starlette(routes=routes), port=0, log_level="error", timeout_graceful_shutdown=1)
+def serving(app):
+    """Serve an application on a free port of this machine; give the address."""
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -1,40 +1,8 @@
 """The playground in a browser: what it asks the server for, and what it makes of the answers."""
 
 import pytest
+from browsing import answer, ask, race, refused, set_up
 from fake_api import HOSTILE, INFO, SCRIPTS
-
-
-def ask(page, text):
-    """Ask and wait for the end of the answer."""
-    page.fill("#chat-prompt", text)
-    page.keyboard.press("Enter")
-    page.locator(".answer").last.locator(".note:not(:empty)").wait_for()
-
-
-def refused(page, text):
-    """Ask what is refused; return the words of the alert."""
-    page.fill("#chat-prompt", text)
-    page.keyboard.press("Enter")
-    page.locator("#chat-error").wait_for()
-    return page.inner_text("#chat-error")
-
-
-def set_up(page, **values):
-    """Set the settings of these names."""
-    page.click("#open-settings")
-    for name, value in values.items():
-        field = page.locator(f"#settings [name={name}]")
-        if isinstance(value, bool):
-            field.set_checked(value)
-        elif name == "rule":
-            field.select_option(value)
-        else:
-            field.fill(value)
-    page.keyboard.press("Escape")
-
-
-def answer(page):
-    return page.locator(".answer .tokens").last.text_content()
 
 
 def test_an_answer_comes_in_tokens_that_show_how_they_came_about(open_page, api):
@@ -251,13 +219,6 @@ def test_a_key_is_asked_for_sent_and_kept_in_memory_only(open_page, api):
     assert "secret" not in page.url
     page.reload()
     assert page.input_value("[name=key]") == ""
-
-
-def race(page, text):
-    page.fill("#race-prompt", text)
-    page.keyboard.press("Enter")
-    page.locator("#verdict").wait_for()
-    return page.inner_text("#verdict p")
 
 
 def test_a_race_runs_one_after_the_other_and_compares_word_for_word(open_page, api):

@@ -2,8 +2,7 @@
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import PHONE, WIDE
-from test_page import ask, race, refused
+from browsing import PHONE, WIDE, ask, race, refused
 
 SCHEMES = ("light", "dark")
 VIEWPORTS = pytest.mark.parametrize("viewport", [PHONE, WIDE], ids=["phone", "wide"])
