@@ -110,9 +110,12 @@ def test_the_native_core_stays_in_small_files():
 
 
 # A new flag is a decision: it is written down here, in docs/cli.md, and defended in review.
-GENERATION_FLAGS = [
+ENGINE_FLAGS = [
     *("--target", "--draft", "--draft-options", "--store", "--num-speculative-tokens", "--draft-tree", "--rule"),
     *("--threads", "--ctx-size"),
+]
+GENERATION_FLAGS = [
+    *ENGINE_FLAGS,
     *("--max-tokens", "--temperature", "--top-p", "--top-k", "--min-p", "--seed", "--stop", "--no-chat"),
 ]
 COMMANDS = {
@@ -122,6 +125,11 @@ COMMANDS = {
     "models list": ["--json"],
     "models pull": ["REF", "--json"],
     "models show": ["REF", "--json"],
+    "serve": [
+        *("--host", "--port", "--api-key-file", "--max-sequences", "--max-waiting", "--cache-tokens", "--max-body"),
+        *("--request-timeout", "--shutdown-timeout", "--log-text", "--json"),
+        *ENGINE_FLAGS,
+    ],
 }
 
 

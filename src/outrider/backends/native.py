@@ -18,6 +18,7 @@ from outrider.models.config import ModelConfig, TensorSource
 from outrider.models.mapping import give_back_pages
 from outrider.types import Logits
 
+CACHE_CHUNK = 256  # tokens: caches grow by so many (csrc/ops)
 WeightFormat = Literal["file", "int8", "int4", "bfloat16"]
 
 
@@ -121,6 +122,14 @@ class NativeBackend:
     def cache_bytes(self) -> int:
         """Size of the memory that the caches hold now."""
         return self._model.cache_bytes
+
+    def bytes_per_token(self) -> int:
+        """Return what one token takes in a cache, found by filling the smallest part of one; no other must be open."""
+        sequence_id, before = self.open_sequence(), self.cache_bytes
+        self.forward([Rows(sequence_id, [0], num_logits=0)])
+        size = self.cache_bytes - before
+        self.close_sequence(sequence_id)
+        return size // CACHE_CHUNK
 
     def open_sequence(self) -> int:
         """Return the id of a new sequence with an empty cache."""

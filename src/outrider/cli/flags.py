@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from outrider.sampling.params import SamplingParams
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """Return the whole number that a flag's text is."""
     try:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"{shown(text)} is not a whole number") from None
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Return the number that a flag's text is."""
     try:
         return float(text)
     except ValueError:
@@ -35,8 +37,8 @@ def _number(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
-    """One field a flag; the help text is the documentation."""
+class EngineFlags:
+    """What is loaded and how it runs: one field a flag; the help text is the documentation."""
 
     target: Annotated[
         str | None,
@@ -64,7 +66,7 @@ class Flags:
         int | None,
         typer.Option(
             metavar="N",
-            parser=_whole,
+            parser=whole,
             help="The most draft tokens a round; 0 turns speculation off. [default: 6 of a model, 12 of one with "
             "another vocabulary, 64 of ngram]",
         ),
@@ -79,7 +81,7 @@ class Flags:
         int,
         typer.Option(
             metavar="N",
-            parser=_whole,
+            parser=whole,
             help="Let a draft model propose up to N tokens a round as a tree: several candidates a place. 0: one.",
         ),
     ] = 0
@@ -91,59 +93,18 @@ class Flags:
             "automatic choice with --seed, also makes the text independent of the draft.",
         ),
     ] = "auto"
-    max_tokens: Annotated[int, typer.Option(metavar="N", parser=_whole, help="The most tokens to generate.")] = 256
-    temperature: Annotated[
-        float, typer.Option(metavar="T", parser=_number, help="0 always takes the most likely token.")
-    ] = 0.0
-    top_p: Annotated[
-        float | None, typer.Option(metavar="P", parser=_number, help="Keep the likeliest tokens up to this mass.")
-    ] = None
-    top_k: Annotated[int | None, typer.Option(metavar="K", parser=_whole, help="Keep the K likeliest tokens.")] = None
-    min_p: Annotated[
-        float | None,
-        typer.Option(metavar="P", parser=_number, help="Keep tokens at least P times as likely as the likeliest."),
-    ] = None
-    seed: Annotated[int | None, typer.Option(metavar="N", parser=_whole, help="Makes sampled text reproducible.")] = (
-        None
-    )
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.")
-    ] = None
     threads: Annotated[
         int | None,
-        typer.Option(metavar="N", parser=_whole, help="Threads that compute. [default: one a physical core]"),
+        typer.Option(metavar="N", parser=whole, help="Threads that compute. [default: one a physical core]"),
     ] = None
     ctx_size: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            parser=_whole,
+            parser=whole,
             help="The most tokens of prompt and answer together. [default: what the model allows]",
         ),
     ] = None
-    no_chat: Annotated[
-        bool, typer.Option("--no-chat", help="Give the prompt to the model as it is, without its chat template.")
-    ] = False
-
-    def params(self) -> SamplingParams:
-        """Return how tokens are chosen."""
-        from outrider.models.tokenizer import check_unicode
-        from outrider.sampling.params import SamplingParams
-
-        for text in self.stop or ():
-            if not text:
-                raise UsageError("--stop is empty; give the text to stop before, or leave it out")
-            check_unicode(text, "--stop")
-        with _speaking_of_flags():
-            return SamplingParams(
-                temperature=self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                min_p=self.min_p,
-                seed=self.seed,
-                max_tokens=self.max_tokens,
-                stop=tuple(self.stop or ()),
-            )
 
     def load(self, console: Notes) -> LLM:
         """Load the models, and show on the console that this is going on."""
@@ -173,6 +134,51 @@ class Flags:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Flags(EngineFlags):
+    """The same, and how tokens are chosen."""
+
+    max_tokens: Annotated[int, typer.Option(metavar="N", parser=whole, help="The most tokens to generate.")] = 256
+    temperature: Annotated[
+        float, typer.Option(metavar="T", parser=number, help="0 always takes the most likely token.")
+    ] = 0.0
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", parser=number, help="Keep the likeliest tokens up to this mass.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(metavar="K", parser=whole, help="Keep the K likeliest tokens.")] = None
+    min_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", parser=number, help="Keep tokens at least P times as likely as the likeliest."),
+    ] = None
+    seed: Annotated[int | None, typer.Option(metavar="N", parser=whole, help="Makes sampled text reproducible.")] = None
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.")
+    ] = None
+    no_chat: Annotated[
+        bool, typer.Option("--no-chat", help="Give the prompt to the model as it is, without its chat template.")
+    ] = False
+
+    def params(self) -> SamplingParams:
+        """Return how tokens are chosen."""
+        from outrider.models.tokenizer import check_unicode
+        from outrider.sampling.params import SamplingParams
+
+        for text in self.stop or ():
+            if not text:
+                raise UsageError("--stop is empty; give the text to stop before, or leave it out")
+            check_unicode(text, "--stop")
+        with _speaking_of_flags():
+            return SamplingParams(
+                temperature=self.temperature,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                min_p=self.min_p,
+                seed=self.seed,
+                max_tokens=self.max_tokens,
+                stop=tuple(self.stop or ()),
+            )
+
+
 @contextmanager
 def _speaking_of_flags() -> Iterator[None]:
     """Let an error that begins with the name of a setting begin with its flag."""
@@ -186,17 +192,18 @@ def _speaking_of_flags() -> Iterator[None]:
 
 
 def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that takes ``flags: Flags`` one option for each of them."""
-    hints = get_type_hints(Flags, include_extras=True)
+    """Give a command that takes ``flags``, of either kind, one option for each of them."""
+    kind = signature(command, eval_str=True).parameters["flags"].annotation
+    hints = get_type_hints(kind, include_extras=True)
     own = [parameter for name, parameter in signature(command, eval_str=True).parameters.items() if name != "flags"]
     shared = [
         Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in fields(Flags)
+        for field in fields(kind)
     ]
 
     @wraps(command)
     def run(**values: Any) -> Any:
-        flags = Flags(**{field.name: values.pop(field.name) for field in fields(Flags)})
+        flags = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         return command(**values, flags=flags)
 
     parameters = [*own, *shared]

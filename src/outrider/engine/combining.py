@@ -103,6 +103,12 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)
 
 
+def native_backends(target: Model, parts: Sequence[Part]) -> list[NativeBackend]:
+    """Return those of the models that our core runs, which can tell what they take."""
+    backends = [target.backend, *(part.backend for part in parts)]
+    return [backend for backend in backends if isinstance(backend, NativeBackend)]
+
+
 def default_length(drafter: Drafter | None) -> int:
     """Return the most draft tokens of a round where the user does not say."""
     if drafter is None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from outrider import _core
+from outrider.backends.native import NativeBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.compression import DraftOptions
 from outrider.engine.account import account
-from outrider.engine.combining import check_directory, combine, default_length, open_store
+from outrider.engine.combining import check_directory, combine, default_length, native_backends, open_store
 from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, Model, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, StreamChunk
@@ -111,6 +112,7 @@ class LLM:
         drafter = combine(
             parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock, known=costs
         )
+        self._backends = native_backends(model, parts)
         self._load_s = clock() - started_at
         self._model = model
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
@@ -204,6 +206,33 @@ class LLM:
             return ()
         members = drafter.members if isinstance(drafter, CascadeDrafter) else ()
         return tuple(member.drafter.name for member in members) or (drafter.name,)
+
+    @property
+    def num_speculative_tokens(self) -> int:
+        """The most draft tokens of a round; 0 without speculation."""
+        return self._stepper.num_speculative_tokens if self.drafters else 0
+
+    def speculation_status(self) -> dict[str, Any]:
+        """Return whether it speculates and why, as a server tells it."""
+        k = self.num_speculative_tokens
+        reason = "no draft was given" if self._drafter_name is None else "num_speculative_tokens is 0"
+        if k:
+            reason = f"{self._drafter_name} proposes up to {k} tokens a round"
+        return {"active": k > 0, "reason": reason, "num_speculative_tokens": k}
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._model.backend.threads if isinstance(self._model.backend, NativeBackend) else 1
+
+    @property
+    def weight_bytes(self) -> int:
+        """What the models' weights take; those of toys are not counted."""
+        return sum(backend.weight_bytes for backend in self._backends)
+
+    def cache_bytes_per_token(self) -> int:
+        """Return what the caches of one token take in all models; those of toys are not counted."""
+        return sum(backend.bytes_per_token() for backend in self._backends)
 
     @property
     def model(self) -> Model:

@@ -1,0 +1,102 @@
+"""A server as a process: listens, serves until it is told to stop, and then lets what runs come to its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import sys
+
+import uvicorn
+
+from outrider.engine.llm import LLM
+from outrider.errors import UsageError
+from outrider.server.app import make_app
+from outrider.server.logs import Log
+from outrider.server.service import Service
+from outrider.server.settings import Settings
+
+
+class _Server(uvicorn.Server):
+    """Tells the service as soon as it is to stop, so that nothing new is let in."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, line: str) -> None:
+        super().__init__(config)
+        self._service = service
+        self._line = line
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            sys.stderr.write(f"outrider: {self._line}\n")
+            sys.stderr.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.is_stopping = True
+        self._service.log.write("stopping", unfinished=self._service.engine.num_open)
+        await super().shutdown(sockets)
+
+
+class _ToLog(logging.Handler):
+    """Sends what uvicorn has to say to our log."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        what = None if error is None else f"{type(error).__name__}: {error}"
+        self._log.write("problem", message=record.getMessage().split("\n")[0], error=what)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any that is free.
+
+    Raises:
+        UsageError: The address cannot be had.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server(address[:2], family=family, backlog=512)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"cannot listen at {host} port {port}: {error}; choose another with --host and --port"
+        ) from error
+    return listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> int:
+    """Serve until the process is told to stop.
+
+    Returns:
+        How many answers were cut off by the end.
+    """
+    log = Log(sys.stderr, with_text=settings.logs_text)
+    service = Service(llm, settings, log)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    config = uvicorn.Config(
+        make_app(service, is_loopback=is_loopback(host)),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+    )
+    logger = logging.getLogger("uvicorn.error")
+    handler = _ToLog(log)
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        _Server(config, service, service.describe(address)).run([listening])
+    finally:
+        logger.removeHandler(handler)
+    return service.num_cut_off

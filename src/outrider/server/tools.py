@@ -1,0 +1,101 @@
+"""Tools: what a model's template is told of them, and the calls in what the model says.
+
+Models that were trained on tools in the Hermes way, Qwen2.5 among them, call one by ``<tool_call>``, a JSON object with
+``name`` and ``arguments``, and ``</tool_call>``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.models.chat_template import ChatTemplate
+
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool.
+
+    Attributes:
+        name: The function's.
+        arguments: JSON, as OpenAI's API has it.
+    """
+
+    name: str
+    arguments: str
+
+
+def has_tools(template: ChatTemplate | None) -> bool:
+    """Whether a model's template tells the model of tools, and of the calls that are read here."""
+    return template is not None and "tools" in template.source and _BEGIN in template.source
+
+
+def forced_call(tools: Sequence[Mapping[str, Any]], name: str | None) -> dict[str, Any]:
+    """Return the ``response_format`` of an answer that is one call: of this tool, or of any."""
+    functions = [tool["function"] for tool in tools if name in (None, tool["function"]["name"])]
+    calls = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": function["name"]},
+                "arguments": function.get("parameters") or {"type": "object"},
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for function in functions
+    ]
+    schema = json.dumps(calls[0] if len(calls) == 1 else {"anyOf": calls})
+    grammar = f'start: "{_BEGIN}\\n" call "\\n{_END}"\ncall: %json {schema}\n'
+    return {"type": "grammar", "grammar": grammar}
+
+
+class CallParser:
+    """Finds calls in a text that comes in pieces. What is no call, though it begins like one, is text."""
+
+    def __init__(self) -> None:
+        self._held = ""  # what may become a mark, or a call that has begun
+        self.num_calls = 0
+
+    def feed(self, text: str) -> list[str | Call]:
+        """Return the text and the calls that are certain now and were not before."""
+        self._held += text
+        found: list[str | Call] = []
+        while self._held:
+            begin = self._held.find(_BEGIN)
+            if begin < 0:
+                certain = len(self._held) - _begun(self._held)
+                found, self._held = [*found, self._held[:certain]], self._held[certain:]
+                break
+            found, self._held = [*found, self._held[:begin]], self._held[begin:]
+            end = self._held.find(_END)
+            if end < 0:
+                break
+            found.append(self._parsed(self._held[: end + len(_END)]))
+            self._held = self._held[end + len(_END) :]
+        return [one for one in found if one != ""]
+
+    def finish(self) -> list[str | Call]:
+        """Return what was held back: no call, for it has not ended."""
+        rest, self._held = self._held, ""
+        return [rest] if rest else []
+
+    def _parsed(self, text: str) -> str | Call:
+        try:
+            call = json.loads(text[len(_BEGIN) : -len(_END)])
+            name, arguments = call["name"], call.get("arguments", {})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return text
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return text
+        self.num_calls += 1
+        return Call(name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _begun(text: str) -> int:
+    """Return the length of the longest end of a text that begins the mark."""
+    return next((n for n in range(min(len(_BEGIN) - 1, len(text)), 0, -1) if text.endswith(_BEGIN[:n])), 0)

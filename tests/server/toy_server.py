@@ -1,0 +1,82 @@
+"""A server around toy models, asked without a socket."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from io import StringIO
+
+import httpx
+from toy_llm import TEMPLATE, toy_tokenizer
+
+from outrider import LLM
+from outrider.backends.toy import HashLM, ToyBackend
+from outrider.engine.loading import Model
+from outrider.models.chat_template import ChatTemplate
+from outrider.server.app import make_app
+from outrider.server.logs import Log
+from outrider.server.service import Service
+from outrider.server.settings import Settings
+
+TOOLS_TEMPLATE = "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}" + TEMPLATE
+
+
+def toy_llm(draft="ngram", *, template=TEMPLATE, max_length=400, backend=None, **options):
+    tokenizer = toy_tokenizer()
+    backend = backend or ToyBackend(HashLM(tokenizer.vocab_size, seed=0, max_weight=10**6), max_length)
+    chat = ChatTemplate(template, bos_token="", eos_token="<|end|>")
+    return LLM(Model("toy", backend, tokenizer, chat, 2 * max_length), draft, **options)
+
+
+class Client:
+    """Asks the application of a service."""
+
+    def __init__(self, service, http):
+        self.service = service
+        self.http = http
+        self.log = service.log
+
+    async def post(self, path, body, **options):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json", **options.pop("headers", {})}
+        return await self.http.post(path, content=content, headers=headers, **options)
+
+    async def chat(self, text="hi", **fields):
+        messages = [{"role": "user", "content": text}]
+        body = {"model": "toy", "messages": messages, "max_tokens": 8, "temperature": 0, **fields}
+        return await self.post(
+            "/v1/chat/completions", {name: value for name, value in body.items() if value != "unset"}
+        )
+
+    async def complete(self, prompt="hi", **fields):
+        return await self.post("/v1/completions", {"model": "toy", "prompt": prompt, "temperature": 0, **fields})
+
+    async def stream(self, path, body):
+        """Return the documents of a stream."""
+        reply = await self.post(path, {**body, "stream": True})
+        assert reply.status_code == 200, reply.text
+        return events(reply.text)
+
+
+def events(text):
+    blocks = [block.removeprefix("data: ") for block in text.split("\n\n") if block]
+    return [block if block == "[DONE]" else json.loads(block) for block in blocks]
+
+
+@asynccontextmanager
+async def asking(llm=None, **settings):
+    service = Service(llm or toy_llm(), Settings(**settings), Log(StringIO()))
+    app = make_app(service)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            yield Client(service, http)
+
+
+def ask(test, llm=None, **settings):
+    """Run a test's coroutine against a server around a toy."""
+
+    async def inside():
+        async with asking(llm, **settings) as client:
+            return await asyncio.wait_for(test(client), 60)
+
+    return asyncio.run(inside())
