@@ -162,15 +162,15 @@ class ToyBackend:
             self._check(rows)
         if len({rows.sequence_id for rows in batch}) != len(batch):
             raise UsageError("a sequence is given twice in one pass")
-        logits: list[Logits] = []
+        wanted: list[list[int]] = []
         for rows in batch:
             prefixes = self._prefixes(rows)
-            logits.extend(self._logits(prefix) for prefix in prefixes[len(prefixes) - rows.num_logits :])
+            wanted += prefixes[len(prefixes) - rows.num_logits :]
             if rows.parents is None:
                 self._cache(rows.sequence_id).extend(rows.token_ids)
             else:
                 self._trees[rows.sequence_id] = replace(rows, token_ids=[*rows.token_ids], parents=[*rows.parents])
-        return np.array(logits, dtype=np.float32).reshape(-1, self.vocab_size)
+        return self._logits(wanted)
 
     def _prefixes(self, rows: Rows) -> list[list[int]]:
         """Return for each token all that leads to it, and it."""
@@ -181,9 +181,11 @@ class ToyBackend:
             prefixes.append([*before, token_id])
         return prefixes
 
-    def _logits(self, prefix: Sequence[int]) -> Logits:
+    def _logits(self, prefixes: Sequence[Sequence[int]]) -> Logits:
+        """Return a row for what follows each of some prefixes."""
+        weights = [self._model.weights(prefix) for prefix in prefixes]
         with np.errstate(divide="ignore"):  # a weight of zero is a logit of minus infinity
-            return np.log(np.array(self._model.weights(prefix), dtype=np.float64)).astype(np.float32)
+            return np.log(np.array(weights, dtype=np.float64).reshape(-1, self.vocab_size)).astype(np.float32)
 
     def _cache(self, sequence_id: int) -> list[int]:
         if sequence_id not in self._caches:

@@ -1,0 +1,114 @@
+"""What a target has said, said again: the engine runs its rounds over it as it would over the target, without its passes.
+
+A round of speculative decoding depends on the target through its text alone, once that is known: a draft token is
+accepted if it is what the text has there. Greedily, with shared noise and for tokens that were chosen without drawing
+that is the rule itself. Tokens that were drawn are drawn in hindsight: from what the draft would have drawn, given that
+the target went on to say this (:class:`Hindsight`). So the rounds replayed have the law of the rounds that were, for any
+drafter, and cost its passes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from outrider.backends.toy import HashLM, ToyBackend
+from outrider.types import Logits, Weights
+from outrider.verification import CoinSource, Purpose
+from outrider.verification.coins import RoundCoins
+from outrider.verification.law import difference
+
+# More than any bias or penalty takes away, and finite.
+_CERTAIN = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A prompt and what the target made of it.
+
+    Attributes:
+        id, family: Of the prompt.
+        prompt_ids: At least one token.
+        answer_ids: What followed, at least one token.
+        laws: The target's law at each token of the answer, ``[vocab_size]`` each; None where nothing is drawn and
+            accepted by its law.
+        seed: Of the noise that drew the answer.
+    """
+
+    id: str
+    family: str | None
+    prompt_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+    laws: tuple[Weights, ...] | None = None
+    seed: int = 0
+
+
+class RecordedBackend(ToyBackend):
+    """A :class:`~outrider.backends.base.Backend` that is certain of one text, and has no opinion elsewhere."""
+
+    def __init__(self, recording: Recording, *, vocab_size: int, max_length: int) -> None:
+        super().__init__(HashLM(vocab_size), max_length)
+        self._text = [*recording.prompt_ids, *recording.answer_ids]
+
+    def _logits(self, prefixes: Sequence[Sequence[int]]) -> Logits:
+        logits = np.zeros((len(prefixes), self.vocab_size), np.float32)  # memory that is not read costs nothing
+        for row, prefix in zip(logits, prefixes, strict=True):
+            if len(prefix) < len(self._text) and self._text[: len(prefix)] == prefix:
+                row[self._text[len(prefix)]] = _CERTAIN
+        return logits
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight(CoinSource):
+    """The randomness of a sequence whose draft tokens are drawn knowing what the target said.
+
+    Attributes:
+        recording: What it said, with laws.
+        is_block: Whether drafts are verified by the block rule rather than the token rule.
+    """
+
+    recording: Recording | None = None
+    is_block: bool = True
+
+    def at(self, position: int, purpose: Purpose) -> RoundCoins:
+        """See :meth:`~outrider.verification.CoinSource.at`."""
+        if purpose is Purpose.DRAFT and self.recording is not None:
+            return _HindsightCoins(self, position, self.recording, is_block=self.is_block)
+        return RoundCoins(self, position, purpose)
+
+
+class _HindsightCoins(RoundCoins):
+    """Draws a chain of draft tokens, given the text that the round came to.
+
+    The token rule has a draft token stand at ``x`` with the joint weight ``min(target, draft)(x)``; divided by what
+    the target gives to ``x``, which it did say, that is ``min(1, draft / target)``. If it does not stand, the draft had
+    a token from ``max(draft - target, 0)`` and goes on from there. For the block rule see
+    :func:`~outrider.planner.formulas.block_survivals`: the draft's law counts ``_scale`` times, which is the ratio of
+    the whole beginning by its least so far.
+    """
+
+    __slots__ = ("_is_block", "_is_on_text", "_next", "_recording", "_scale")
+
+    def __init__(self, source: CoinSource, position: int, recording: Recording, *, is_block: bool) -> None:
+        super().__init__(source, position, Purpose.DRAFT)
+        self._recording, self._is_block = recording, is_block
+        self._next = position - len(recording.prompt_ids)
+        self._is_on_text = True
+        self._scale = 1.0
+
+    def draw(self, weights: Weights) -> int:
+        """See :meth:`outrider.types.Coins.draw`."""
+        place, laws = self._next, self._recording.laws
+        self._next += 1
+        if not self._is_on_text or laws is None or place >= len(laws):
+            return super().draw(weights)
+        said, law = self._recording.answer_ids[place], laws[place]
+        drafted = self._scale * weights[said]
+        if self.accept(drafted, law[said]):
+            self._scale = max(1.0, drafted / law[said]) if self._is_block else 1.0
+            return said
+        self._is_on_text = False
+        rest = difference(weights, law, self._scale)
+        return super().draw(rest if rest.sum() > 0 else weights)
