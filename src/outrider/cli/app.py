@@ -11,7 +11,7 @@ from io import TextIOWrapper
 
 import typer
 
-from outrider.cli import bench, generate, models, serve
+from outrider.cli import bench, generate, models, plan, serve
 from outrider.cli.text import one_line
 from outrider.errors import OutriderError, UsageError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(bench.bench)
+app.command()(plan.plan)
 app.command()(serve.serve)
 app.add_typer(models.app, name="models")
 

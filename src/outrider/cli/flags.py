@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from outrider.cli.terminal import Notes
     from outrider.engine.llm import LLM
     from outrider.sampling.params import SamplingParams
+
+
+# What a plan says.
+_PLANNED = ("draft", "draft_options", "num_speculative_tokens", "draft_tree", "rule")
 
 
 def whole(text: str) -> int:
@@ -71,6 +77,13 @@ class EngineFlags:
             "another vocabulary, 64 of ngram]",
         ),
     ] = None
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draft as 'outrider plan --save' found best; refused on another machine or for other models.",
+        ),
+    ] = None
     store: Annotated[
         str | None,
         typer.Option(
@@ -112,6 +125,8 @@ class EngineFlags:
         from outrider.cli.progress import loading
         from outrider.engine.llm import LLM
 
+        if self.plan is not None:
+            return self._load_planned(self.plan, console)
         if not self.target:
             problem = "no --target given" if self.target is None else "--target is empty"
             raise UsageError(f"{problem}; name a model: a path, hf:owner/repo, or one of outrider models list")
@@ -119,7 +134,7 @@ class EngineFlags:
             raise UsageError("--draft is empty; name a smaller model, ngram, auto or none")
         if self.store == "":
             raise UsageError("--store is empty; name a directory, or leave it out")
-        with _speaking_of_flags(), loading(console) as resolver:
+        with speaking_of_flags(), loading(console) as resolver:
             return LLM(
                 self.target,
                 self.draft,
@@ -130,6 +145,33 @@ class EngineFlags:
                 rule=self.rule,
                 threads=self.threads,
                 ctx_size=self.ctx_size,
+                resolver=resolver,
+            )
+
+    def _load_planned(self, plan: str, console: Notes) -> LLM:
+        from outrider.cli.progress import loading
+        from outrider.engine.llm import LLM
+        from outrider.planner.apply import apply_plan
+
+        for one in fields(EngineFlags):
+            if one.name in _PLANNED and getattr(self, one.name) != one.default:
+                flag = f"--{one.name.replace('_', '-')}"
+                raise UsageError(f"{flag} is given, and --plan, which says how to draft; leave one of them out")
+        with speaking_of_flags(), loading(console) as resolver:
+            planned = apply_plan(
+                Path(plan), resolver=resolver, environment=os.environ, target=self.target, threads=self.threads
+            )
+            return LLM(
+                planned.target,
+                planned.draft,
+                draft_options=planned.draft_options,
+                num_speculative_tokens=planned.num_speculative_tokens,
+                draft_tree=planned.draft_tree,
+                store=self.store,
+                rule=planned.rule,
+                threads=self.threads,
+                ctx_size=self.ctx_size,
+                costs=planned.costs,
                 resolver=resolver,
             )
 
@@ -167,7 +209,7 @@ class Flags(EngineFlags):
             if not text:
                 raise UsageError("--stop is empty; give the text to stop before, or leave it out")
             check_unicode(text, "--stop")
-        with _speaking_of_flags():
+        with speaking_of_flags():
             return SamplingParams(
                 temperature=self.temperature,
                 top_k=self.top_k,
@@ -180,7 +222,7 @@ class Flags(EngineFlags):
 
 
 @contextmanager
-def _speaking_of_flags() -> Iterator[None]:
+def speaking_of_flags() -> Iterator[None]:
     """Let an error that begins with the name of a setting begin with its flag."""
     try:
         yield
@@ -191,19 +233,25 @@ def _speaking_of_flags() -> Iterator[None]:
         raise type(error)(f"--{name.replace('_', '-')} is {rest}") from error
 
 
-def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that takes ``flags``, of either kind, one option for each of them."""
+def with_flags(command: Callable[..., Any], *, without: Collection[str] = ()) -> Callable[..., Any]:
+    """Give a command that takes ``flags``, of any kind, one option for each of them.
+
+    Args:
+        command: Its own parameters come first.
+        without: Fields that it has no option for, or one of its own.
+    """
     kind = signature(command, eval_str=True).parameters["flags"].annotation
     hints = get_type_hints(kind, include_extras=True)
     own = [parameter for name, parameter in signature(command, eval_str=True).parameters.items() if name != "flags"]
     shared = [
         Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
         for field in fields(kind)
+        if field.name not in without
     ]
 
     @wraps(command)
     def run(**values: Any) -> Any:
-        flags = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        flags = kind(**{one.name: values.pop(one.name) for one in shared})
         return command(**values, flags=flags)
 
     parameters = [*own, *shared]

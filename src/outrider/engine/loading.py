@@ -154,12 +154,33 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     parts = []
     for reference, one, relation in zip(references, opened_drafts, relations, strict=True):
         if isinstance(one, Opened | Model) and relation is not None:
-            draft_ctx_size = min(model.backend.max_length, one.context_length)
-            draft_model = _load(one, threads, draft_ctx_size, draft_options or DraftOptions())
+            draft_model = _load_draft(one, model, draft_options, threads)
             parts.append(Part(attach(draft_model, model, relation, draft_tree), draft_model.backend, is_ours=True))
         elif isinstance(one, Drafter):
             parts.append(Part(one, is_ours=isinstance(reference, str)))
     return model, parts
+
+
+def load_draft(
+    reference: ModelRef,
+    target: Model,
+    draft_options: DraftOptions | None = None,
+    *,
+    threads: int | None = None,
+    resolver: Resolver = resolve_quietly,
+) -> tuple[Model, Relation]:
+    """Load a draft model as :func:`load_pair` does, for several drafters to share, and say how its vocabulary relates.
+
+    Raises:
+        UsageError, ModelFileError, IncompatibleDraftError: See :func:`load_pair`.
+    """
+    _, draft = open_pair(target, reference, resolver)
+    relation = _relation(target, draft, draft_tree=0)
+    return _load_draft(draft, target, draft_options, threads), relation
+
+
+def _load_draft(draft: Opened | Model, target: Model, options: DraftOptions | None, threads: int | None) -> Model:
+    return _load(draft, threads, min(target.backend.max_length, draft.context_length), options or DraftOptions())
 
 
 def _relation(target: Opened | Model, draft: Opened | Model, draft_tree: int) -> Relation:

@@ -77,9 +77,7 @@ def operations_factor(acceptance_prob: float, num_draft_tokens: int, operations_
     return operations / expected_tokens([acceptance_prob] * num_draft_tokens)
 
 
-def speedup(
-    acceptance_probs: Sequence[float], token_cost: float, pass_cost: Callable[[int], float] = _flat
-) -> float:
+def speedup(acceptance_probs: Sequence[float], token_cost: float, pass_cost: Callable[[int], float] = _flat) -> float:
     """Return the speed by plain decoding's (Leviathan et al., theorem 3.8, for chances and costs of any shape).
 
     Args:

@@ -1,23 +1,23 @@
-"""What a target has said, said again: the engine runs its rounds over it as it would over the target, without its passes.
+"""What a target has said, said again: the engine runs its rounds on it as on the target, without the target's passes.
 
 A round of speculative decoding depends on the target through its text alone, once that is known: a draft token is
 accepted if it is what the text has there. Greedily, with shared noise and for tokens that were chosen without drawing
-that is the rule itself. Tokens that were drawn are drawn in hindsight: from what the draft would have drawn, given that
-the target went on to say this (:class:`Hindsight`). So the rounds replayed have the law of the rounds that were, for any
-drafter, and cost its passes only.
+that is the rule itself. Tokens that were drawn are drawn in hindsight: as the draft would have drawn them, given that
+the target went on to say this (:class:`Hindsight`). So the rounds replayed have the law of the rounds that were, for
+any drafter, and cost its passes only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from outrider.backends.toy import HashLM, ToyBackend
-from outrider.types import Logits, Weights
+from outrider.types import DraftCoins, Logits, Weights
 from outrider.verification import CoinSource, Purpose
-from outrider.verification.coins import RoundCoins
 from outrider.verification.law import difference
 
 # More than any bias or penalty takes away, and finite.
@@ -60,55 +60,71 @@ class RecordedBackend(ToyBackend):
         return logits
 
 
-@dataclass(frozen=True, slots=True)
-class Hindsight(CoinSource):
-    """The randomness of a sequence whose draft tokens are drawn knowing what the target said.
-
-    Attributes:
-        recording: What it said, with laws.
-        is_block: Whether drafts are verified by the block rule rather than the token rule.
-    """
-
-    recording: Recording | None = None
-    is_block: bool = True
-
-    def at(self, position: int, purpose: Purpose) -> RoundCoins:
-        """See :meth:`~outrider.verification.CoinSource.at`."""
-        if purpose is Purpose.DRAFT and self.recording is not None:
-            return _HindsightCoins(self, position, self.recording, is_block=self.is_block)
-        return RoundCoins(self, position, purpose)
-
-
-class _HindsightCoins(RoundCoins):
-    """Draws a chain of draft tokens, given the text that the round came to.
+class HindsightCoins:
+    """Draws a chain of draft tokens given the text that its round came to; a :class:`~outrider.types.DraftCoins`.
 
     The token rule has a draft token stand at ``x`` with the joint weight ``min(target, draft)(x)``; divided by what
     the target gives to ``x``, which it did say, that is ``min(1, draft / target)``. If it does not stand, the draft had
     a token from ``max(draft - target, 0)`` and goes on from there. For the block rule see
     :func:`~outrider.planner.formulas.block_survivals`: the draft's law counts ``_scale`` times, which is the ratio of
     the whole beginning by its least so far.
+
+    Args:
+        coins: What to draw by.
+        said: The text from the place of the first draft token on.
+        laws: The target's at each token of it.
+        is_block: Whether drafts are verified by the block rule rather than the token rule.
     """
 
-    __slots__ = ("_is_block", "_is_on_text", "_next", "_recording", "_scale")
+    __slots__ = ("_coins", "_is_block", "_is_on_text", "_laws", "_place", "_said", "_scale")
 
-    def __init__(self, source: CoinSource, position: int, recording: Recording, *, is_block: bool) -> None:
-        super().__init__(source, position, Purpose.DRAFT)
-        self._recording, self._is_block = recording, is_block
-        self._next = position - len(recording.prompt_ids)
-        self._is_on_text = True
-        self._scale = 1.0
+    def __init__(self, coins: DraftCoins, said: Sequence[int], laws: Sequence[Weights], *, is_block: bool) -> None:
+        self._coins = coins
+        self._said, self._laws, self._is_block = said, laws, is_block
+        self._place, self._is_on_text = 0, True
+        self._scale: Any = 1
+
+    def at_depth(self, _depth: int, /) -> HindsightCoins:
+        """See :meth:`outrider.types.DraftCoins.at_depth`; trees of drawn tokens are not drawn in hindsight."""
+        return self
+
+    def accept(self, numerator: Any, denominator: Any) -> bool:
+        """See :meth:`outrider.types.Coins.accept`."""
+        return self._coins.accept(numerator, denominator)
 
     def draw(self, weights: Weights) -> int:
         """See :meth:`outrider.types.Coins.draw`."""
-        place, laws = self._next, self._recording.laws
-        self._next += 1
-        if not self._is_on_text or laws is None or place >= len(laws):
-            return super().draw(weights)
-        said, law = self._recording.answer_ids[place], laws[place]
+        place = self._place
+        self._place += 1
+        if not self._is_on_text or place >= len(self._said):
+            return self._coins.draw(weights)
+        said, law = self._said[place], self._laws[place]
         drafted = self._scale * weights[said]
-        if self.accept(drafted, law[said]):
-            self._scale = max(1.0, drafted / law[said]) if self._is_block else 1.0
+        if self._coins.accept(drafted, law[said]):
+            self._scale = max(1, drafted / law[said]) if self._is_block else 1
             return said
         self._is_on_text = False
         rest = difference(weights, law, self._scale)
-        return super().draw(rest if rest.sum() > 0 else weights)
+        return self._coins.draw(rest if rest.sum() > 0 else weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight(CoinSource):
+    """The randomness of a sequence whose draft tokens are drawn knowing what the target said.
+
+    Attributes:
+        recording: What it said, with laws.
+        is_block: See :class:`HindsightCoins`.
+    """
+
+    recording: Recording | None = None
+    is_block: bool = True
+
+    def at(self, position: int, purpose: Purpose) -> DraftCoins:
+        """See :meth:`~outrider.verification.CoinSource.at`."""
+        coins = CoinSource.at(self, position, purpose)
+        if purpose is not Purpose.DRAFT or self.recording is None or self.recording.laws is None:
+            return coins
+        place = position - len(self.recording.prompt_ids)
+        said, laws = self.recording.answer_ids[place:], self.recording.laws[place:]
+        return HindsightCoins(coins, said, laws, is_block=self.is_block)

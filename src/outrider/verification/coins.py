@@ -27,7 +27,7 @@ import numpy as np
 
 from outrider._core import Law
 from outrider.errors import NumericalError
-from outrider.types import Probs, Weights
+from outrider.types import DraftCoins, Probs, Weights
 from outrider.verification.law import as_array
 
 _ADDRESS = Struct("<6Q")
@@ -59,7 +59,7 @@ class CoinSource:
     seed: int
     sequence: int = 0
 
-    def at(self, position: int, purpose: Purpose) -> RoundCoins:
+    def at(self, position: int, purpose: Purpose) -> DraftCoins:
         """Return the decisions of the round that starts at ``position``, the length of what is committed so far."""
         return RoundCoins(self, position, purpose)
 

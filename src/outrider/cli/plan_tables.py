@@ -1,0 +1,114 @@
+"""How a plan looks on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from outrider.cli.text import one_line
+from outrider.planner.document import Figure, Outcome, Plan
+
+_SHOWN = 12  # choices
+
+
+def show_plan(plan: Plan, saved_as: str | None) -> None:
+    """Print the choices, the best first, the best of each family, and what to do."""
+    console = Console(highlight=False, markup=False)
+    console.width = max(console.width, 110) if not console.is_terminal else console.width
+    console.print(_choices(plan))
+    console.print()
+    if plan.by_family:
+        console.print(_families(plan))
+        console.print()
+    for line in [*_notes(plan), *_advice(plan, saved_as)]:
+        console.print(one_line(line), soft_wrap=True)
+
+
+def _choices(plan: Plan) -> Table:
+    table = Table("", "choice", box=None, header_style="bold", pad_edge=False)
+    headings = ["tokens/s", "by plain", "tokens a round", "drafted", "first accepted"]
+    is_run = any(one.measured_tokens_per_s is not None for one in plan.choices)
+    for heading in [*headings, *(["run", "predicted by run"] if is_run else [])]:
+        table.add_column(heading, justify="right")
+    order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
+    shown = order[:_SHOWN] if 0 in order[:_SHOWN] else [*order[: _SHOWN - 1], 0]
+    for number in shown:
+        one = plan.choices[number]
+        mark = "→" if number == plan.recommended else ""
+        cells = [mark, one_line(one.name), f"{one.speed.tokens_per_s.value:.1f}", _interval(one.speed.speedup)]
+        cells += [f"{one.tokens_per_round:.2f}", f"{one.drafted_per_round:.1f}", _first(one)]
+        if is_run:
+            cells += _run(one)
+        table.add_row(*cells, style="bold" if mark else None)
+    if len(order) > len(shown):
+        table.add_row("", f"... and {len(order) - len(shown)} slower ones, in --json and --report")
+    return table
+
+
+def _families(plan: Plan) -> Table:
+    table = Table("family", "best choice", box=None, header_style="bold", pad_edge=False)
+    for heading in ("tokens/s", "by plain", "prompts"):
+        table.add_column(heading, justify="right")
+    for family, number in plan.by_family.items():
+        one = plan.choices[number]
+        speed = one.families[family]
+        rate = f"{speed.tokens_per_s.value:.1f}"
+        table.add_row(
+            one_line(family), one_line(one.name), rate, _interval(speed.speedup), str(plan.prompts.families[family])
+        )
+    return table
+
+
+def _notes(plan: Plan) -> list[str]:
+    prompts, lines = plan.prompts, []
+    lines.append(
+        f"From {prompts.measured} of {prompts.given} prompts, {prompts.tokens} tokens of answers; by plain: with an "
+        "interval of 95 % over prompts."
+        if prompts.measured > 1
+        else "From a single prompt, which says nothing of others: there is no interval."
+    )
+    spread = max(one.spread for one in plan.passes)
+    if plan.is_noisy:
+        lines.append(
+            f"This machine is noisy: times of one pass differ by {spread:.0%} even after measuring again and again. "
+            "Rates may be off by as much; close what else is running and plan again."
+        )
+    memory = plan.memory.total / 1e9
+    lines.append(
+        f"Memory of the recommended choice, with a context of {plan.settings.ctx_size} tokens: {memory:.2f} GB."
+    )
+    lines += [f"Left out: {one.reference}: {one.reason}" for one in plan.left_out]
+    return lines
+
+
+def _advice(plan: Plan, saved_as: str | None) -> list[str]:
+    best = plan.best
+    if not plan.speculates:
+        return ["Do not speculate: nothing that was tried is faster than plain decoding."]
+    flags = [
+        "--draft",
+        ",".join(best.drafts) if len(best.drafts) > 1 or "ngram" in best.drafts else f"{best.drafts[0]},none",
+    ]
+    if best.num_speculative_tokens is not None:
+        flags += ["--num-speculative-tokens", str(best.num_speculative_tokens)]
+    if best.draft_tree:
+        flags += ["--draft-tree", str(best.draft_tree)]
+    how = f"--plan {saved_as}" if saved_as else " ".join(flags)
+    return [f"Speculate with {best.name}: {_interval(best.speed.speedup)} times plain decoding. Use {how}."]
+
+
+def _interval(figure: Figure) -> str:
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:.2f}"
+    return f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]"
+
+
+def _first(one: Outcome) -> str:
+    return f"{one.positions[0].acceptance_prob.value:.0%}" if one.positions else ""
+
+
+def _run(one: Outcome) -> list[str]:
+    if one.measured_tokens_per_s is None:
+        return ["", ""]
+    ratio = one.speed.tokens_per_s.value / one.measured_tokens_per_s if one.measured_tokens_per_s else 0.0
+    return [f"{one.measured_tokens_per_s:.1f}", f"{ratio:.2f}"]

@@ -1,0 +1,201 @@
+"""From what was measured to a plan: every prediction, the recommendation, and where it all comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from outrider.drafters.gain import PassCosts
+from outrider.engine.costs import Costs
+from outrider.planner.choices import PLAIN, Choice
+from outrider.planner.document import (
+    SCHEMA,
+    Curve,
+    Figure,
+    LeftOutDraft,
+    MemoryUse,
+    Outcome,
+    Passes,
+    PassTime,
+    Plan,
+    PlannedModel,
+    Position,
+    Prompts,
+    Ranks,
+    Settings,
+    Speed,
+)
+from outrider.planner.machine import Machine
+from outrider.planner.measuring import Clocked, Measured
+from outrider.planner.memory import Memory
+from outrider.planner.passes import BATCHES
+from outrider.planner.predict import (
+    Answered,
+    Estimate,
+    acceptance_by_position,
+    shares,
+    speed,
+    speed_and_speedup,
+)
+from outrider.planner.ranks import NUM_RANKS, PositionRanks
+
+# A draft has to promise so much more than plain decoding to be worth the trouble and the doubt.
+LEAST_SPEEDUP = 1.02
+_DEEPEST = 16  # place of a draft whose acceptance is listed
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a plan comes from, beside what was measured."""
+
+    created: str
+    machine: Machine
+    target: PlannedModel
+    drafts: tuple[PlannedModel, ...]
+    settings: Settings
+    num_prompts: int
+    left_out: tuple[LeftOutDraft, ...]
+
+
+def compose(origin: Origin, measured: Measured, memory: Mapping[tuple[str, ...], Memory], seed: int) -> Plan:
+    """Return the plan.
+
+    Args:
+        origin: See there.
+        measured: See there.
+        memory: What a process takes, by the drafts of a choice.
+        seed: Draws prompts anew for intervals.
+    """
+    plain = measured.answers[PLAIN]
+    outcomes = tuple(
+        _outcome(choice, answers, plain, measured.costs, seed) for choice, answers in measured.answers.items()
+    )
+    families = sorted({one.family for one in plain if one.family is not None})
+    eligible = [not one.drafts or one.rule == origin.settings.rule for one in outcomes]
+    best = _best([one.speed.speedup.value for one in outcomes], eligible)
+    recordings = measured.recordings
+    return Plan(
+        outrider_plan=SCHEMA,
+        created=origin.created,
+        machine=origin.machine,
+        target=origin.target,
+        drafts=origin.drafts,
+        settings=origin.settings,
+        prompts=Prompts(
+            given=origin.num_prompts,
+            measured=len(recordings),
+            tokens=sum(len(one.answer_ids) for one in recordings),
+            families={family: sum(one.family == family for one in recordings) for family in families},
+        ),
+        passes=_passes(measured),
+        is_noisy=any(one.is_noisy for one in measured.clocked.values()),
+        choices=outcomes,
+        recommended=best,
+        by_family={
+            family: _best([one.families[family].speedup.value for one in outcomes], eligible) for family in families
+        },
+        ranks={name: _ranks(answers, seed) for name, answers in measured.ranks.items() if any(answers)},
+        memory=_memory(memory[outcomes[best].drafts]),
+        left_out=origin.left_out,
+    )
+
+
+def with_measured(plan: Plan, rates: Mapping[int, tuple[float, Mapping[str, float]]]) -> Plan:
+    """Return a plan with what running some of its choices gave: tokens per second in all, and by family."""
+    choices = [
+        replace(one, measured_tokens_per_s=rates[number][0], measured_families=dict(rates[number][1]))
+        if number in rates
+        else one
+        for number, one in enumerate(plan.choices)
+    ]
+    return replace(plan, choices=tuple(choices))
+
+
+def _best(speedups: Sequence[float], eligible: Sequence[bool]) -> int:
+    """Return the number of the choice to take: plain decoding, which comes first, unless one is clearly faster.
+
+    Rules that the user did not ask for are there to be compared, not to be recommended.
+    """
+    best = int(np.argmax(np.where(eligible, speedups, -np.inf)))
+    return best if speedups[best] > LEAST_SPEEDUP else 0
+
+
+def _outcome(
+    choice: Choice, answers: Sequence[Answered], plain: Sequence[Answered], costs: Costs, seed: int
+) -> Outcome:
+    rounds = [one for answer in answers for one in answer.rounds]
+    depth = max((one.num_draft_tokens for one in rounds), default=0)
+    if choice.draft_tree:
+        depth = min(depth, choice.num_speculative_tokens or depth)
+    positions = acceptance_by_position(answers, min(depth, _DEEPEST), np.random.default_rng(seed))
+    families = {one.family for one in plain if one.family is not None}
+    return Outcome(
+        name=choice.name,
+        drafts=choice.drafts,
+        num_speculative_tokens=choice.num_speculative_tokens,
+        draft_tree=choice.draft_tree,
+        rule=choice.rule,
+        tokens_per_round=fmean(one.num_emitted for one in rounds) if rounds else 1.0,
+        drafted_per_round=fmean(one.num_draft_tokens for one in rounds) if rounds else 0.0,
+        positions=tuple(Position(_figure(one), tested) for one, tested in positions),
+        speed=_speed(answers, plain, costs, seed),
+        families={
+            family: _speed(
+                [one for one in answers if one.family == family],
+                [one for one in plain if one.family == family],
+                costs,
+                seed,
+            )
+            for family in sorted(families)
+        },
+        side_by_side={str(count): speed(answers, costs, count) for count in BATCHES},
+        shares=dict(shares(answers, costs)),
+    )
+
+
+def _speed(answers: Sequence[Answered], plain: Sequence[Answered], costs: Costs, seed: int) -> Speed:
+    if not any(one.num_tokens for one in plain):  # answers of one token have no rate
+        return Speed(Figure(0.0), Figure(1.0))
+    rate, gain = speed_and_speedup(answers, plain, costs, np.random.default_rng(seed))
+    return Speed(_figure(rate), _figure(gain))
+
+
+def _figure(estimate: Estimate) -> Figure:
+    return Figure(estimate.value, estimate.low, estimate.high)
+
+
+def _ranks(answers: Sequence[Sequence[PositionRanks]], seed: int) -> Ranks:
+    """Return means over positions, with an interval over answers."""
+    positions = [one for answer in answers for one in answer]
+    by_rank = tuple(fmean(one.by_rank[rank] for one in positions) for rank in range(NUM_RANKS))
+    overlap = Figure(fmean(one.overlap for one in positions))
+    if len(answers) > 1:
+        sums = np.array([(sum(one.overlap for one in answer), len(answer)) for answer in answers])
+        counts = np.random.default_rng(seed).multinomial(len(answers), [1 / len(answers)] * len(answers), size=2000)
+        sampled = counts @ sums
+        means = sampled[:, 0] / np.maximum(sampled[:, 1], 1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        overlap = Figure(overlap.value, float(low), float(high))
+    return Ranks(by_rank, overlap)
+
+
+def _passes(measured: Measured) -> tuple[Passes, ...]:
+    target, *drafts = measured.clocked
+    curves = {target: measured.costs.target, **{name: measured.costs.drafts[name] for name in drafts}}
+    return tuple(_timed(name, one, curves[name]) for name, one in measured.clocked.items())
+
+
+def _timed(name: str, clocked: Clocked, curve: PassCosts) -> Passes:
+    timed = tuple(
+        PassTime(one.shape.rows, one.shape.context, one.shape.sequences, one.seconds, one.low, one.high, one.count)
+        for one in clocked.timed
+    )
+    return Passes(name, timed, Curve(curve.points, curve.per_context, curve.per_row_context), clocked.spread)
+
+
+def _memory(memory: Memory) -> MemoryUse:
+    models = {one.name: {name: value for name, value in asdict(one).items() if name != "name"} for one in memory.models}
+    return MemoryUse(memory.process, models, memory.total)
