@@ -12,7 +12,8 @@ Beyond OpenAI's fields:
   stand at the top level of the reply or chunk, too. ``speculation`` is the object of ``outrider generate --json``.
 * ``return_token_details: true`` adds ``choices[i].token_details``, in a stream to every chunk: ``[{id, text, origin,
   source, logprob, top_logprobs: [{id, text, logprob}]}]``; ``text`` is what the token made certain of the text. Five
-  alternatives unless ``top_logprobs`` says how many.
+  alternatives unless ``top_logprobs`` says how many; ``logprobs: false`` spares the time that these and ``logprob``
+  take. In a stream, ``num_draft_tokens`` beside them says how many were drafted so far.
 * ``GET /outrider/info``: ``{target, drafts, memory_bytes, threads, speculation: {active, reason,
   num_speculative_tokens}, defaults, limits, has_tools, version}``.
 * An error in the midst of a stream is an event ``{"error": {...}}``, and the stream ends without ``[DONE]``.

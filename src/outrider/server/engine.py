@@ -32,6 +32,7 @@ class Event:
         output: The whole answer, if it has ended.
         queued_s: How long it had waited for its turn, if it has ended.
         gap_s: Since the tokens before these; None for the first.
+        num_draft_tokens: Drafted for the answer so far.
     """
 
     choice: int
@@ -39,6 +40,7 @@ class Event:
     output: GenerationOutput | None = None
     queued_s: float = 0.0
     gap_s: float | None = None
+    num_draft_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -188,7 +190,8 @@ class Engine:
                 output = self.llm.output(sequence)
                 queued_s = (sequence.started_at or sequence.submitted_at) - sequence.submitted_at
                 del self._places[sequence.request.request_id]
-            events.append(Event(place.choice, tokens, output, queued_s, gap_s))
+            num_drafted = sequence.counters.num_draft_tokens
+            events.append(Event(place.choice, tokens, output, queued_s, gap_s, num_drafted))
             pairs.append((place.ticket, events[-1]))
         self._observe(events, self._scheduler)
         if pairs and self._loop is not None:

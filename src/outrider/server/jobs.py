@@ -61,7 +61,7 @@ def chat_job(llm: LLM, asked: ChatRequest) -> Job:
     if asked.top_logprobs is not None and not asked.logprobs:
         raise ApiError(400, "top_logprobs is given without logprobs: true", param="top_logprobs")
     settings = _forced(asked, tools)
-    if asked.logprobs or asked.return_token_details:
+    if asked.logprobs or (asked.return_token_details and asked.logprobs is None):
         settings["logprobs"] = asked.top_logprobs or (0 if asked.logprobs else _DETAILS_TOP)
     with naming("messages"):
         prompt_ids = llm.encode(plain_messages(asked.messages), tools=tools or None)

@@ -126,6 +126,8 @@ class ChatChoice:
             found += self.parser.finish()
         deltas = [self._delta(one) for one in found]
         told = self._told(event.tokens)
+        if style.with_details:
+            told["num_draft_tokens"] = event.num_draft_tokens
         if told and not deltas:
             deltas = [{}]
         chunks: list[dict[str, Any]] = [
@@ -195,6 +197,8 @@ class TextChoice:
         """Return a round's part of the chunks."""
         text = "".join(token.text for token in event.tokens)
         told = self._told(event.tokens, None if event.output is None else event.output.prompt_logprobs)
+        if self.style.with_details:
+            told["num_draft_tokens"] = event.num_draft_tokens
         if not self.is_echoed:
             text, self.is_echoed = self.echo + text, True
         chunks: list[dict[str, Any]] = []

@@ -124,6 +124,7 @@ class FakeApi:
                                 "index": 0,
                                 "delta": {"content": "".join(one["text"] for one in some)},
                                 "token_details": some,
+                                "num_draft_tokens": counts["num_draft_tokens"],
                                 "finish_reason": None,
                             }
                         ]

@@ -173,6 +173,18 @@ def test_settings_become_fields_of_the_request(open_page, api):
     assert "The request turned it off." in page.inner_text("#chat-stats")
 
 
+def test_figures_are_live(open_page, api):
+    page = open_page()
+    page.fill("#chat-prompt", "slow")
+    page.keyboard.press("Enter")
+    page.locator(".answer .bonus").first.wait_for()
+    _, _, rate, length = page.locator("#chat-stats dd").all_inner_texts()
+    assert (rate, length) == ("75 %", "4.00")
+    page.keyboard.press("Escape")
+    page.locator(".answer .note", has_text="Stopped after").wait_for()
+    assert page.locator("#chat-stats dd").all_inner_texts()[2:] == ["75 %", "4.00"]
+
+
 @pytest.mark.parametrize("stop", ["Escape", "button"])
 def test_an_answer_can_be_stopped(open_page, api, stop):
     page = open_page()

@@ -18,7 +18,8 @@ export async function loaded(key) {
 export class Run {
   tokens = []; // as the server gives them, and `at`
   counts = { accepted: 0, recovered: 0, bonus: 0, plain: 0 };
-  speculation = null;
+  speculation = null; // the server's account, when the answer has ended
+  numDraftTokens = 0;
   finishReason = null;
   isStopped = false;
   inFirstChunk = 0;
@@ -34,6 +35,11 @@ export class Run {
 
   get lastAt() {
     return this.tokens.at(-1)?.at;
+  }
+
+  // Accepted by drafted tokens; null before there are any.
+  get acceptanceRate() {
+    return this.numDraftTokens ? this.counts.accepted / this.numDraftTokens : null;
   }
 
   // Tokens a second, those of the first chunk and their time left out; null while the time is too short to tell.
@@ -67,6 +73,7 @@ function take(run, chunk, onTokens) {
   const choice = chunk.choices?.[0];
   if (!choice) return;
   if (choice.error) throw new ServerError(choice.error);
+  run.numDraftTokens = choice.num_draft_tokens ?? run.numDraftTokens;
   if (choice.finish_reason) run.finishReason = choice.finish_reason;
   const at = performance.now() - run.startedAt;
   const tokens = (choice.token_details ?? []).map((token) => ({ ...token, at }));

@@ -25,8 +25,8 @@ export class Stats {
   }
 
   show() {
-    const { speed, firstAt, counts, speculation } = this.run;
-    const rate = speculation?.acceptance_rate;
+    const { speed, firstAt, acceptanceRate, counts, speculation } = this.run;
+    const rate = speculation?.acceptance_rate ?? acceptanceRate;
     this.#put("speed", speed?.toFixed(1));
     this.#put("first", firstAt === undefined ? null : seconds(firstAt));
     this.#put("rate", rate == null ? null : `${Math.round(100 * rate)} %`);
