@@ -91,9 +91,20 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def hand_in(arguments: argparse.Namespace, question: str, results: Mapping[str, object]) -> None:
     """Print the document as the last line of stdout, and write it to ``--out``."""
+    print(json.dumps(keep(arguments, question, results)))
+
+
+def keep(arguments: argparse.Namespace, question: str, results: Mapping[str, object]) -> dict[str, object]:
+    """Write the document to ``--out``, if that is given, as far as it has come, and return it."""
     date = arguments.date or datetime.now(timezone.utc)
-    document = {"question": question, "provenance": asdict(provenance(date)), "results": results}
+    document: dict[str, object] = {
+        "question": question,
+        "provenance": asdict(provenance(date)),
+        "results": results,
+    }
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(document))
+        partial = arguments.out.with_name(f"{arguments.out.name}.partial")
+        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        partial.rename(arguments.out)
+    return document

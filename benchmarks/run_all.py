@@ -1,6 +1,8 @@
 """Runs every benchmark with its published settings and leaves the documents in benchmarks/results.
 
-    python -m benchmarks.run_all [NAME ...]
+    python -m benchmarks.run_all [NAME ...] [--OPTION ...]
+
+Options are handed on to the benchmarks, after their own.
 
 Most of an hour on two cores, and only worth it on a machine that does nothing else meanwhile.
 """
@@ -29,6 +31,7 @@ RUNS: dict[str, list[str]] = {
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT, "--per-family", "1", "--stride", "16"],
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
+    "peers": ["peers.compare", "--target", TARGET, "--draft", DRAFT],
     "edits": ["edits", "--target", TARGET],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "draft-pass": ["draft_pass", "--target", TARGET, "--drafts", DRAFT, SMALL],
@@ -44,13 +47,15 @@ RUNS: dict[str, list[str]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the benchmarks with their published settings.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}; by default all")
-    names = parser.parse_args().names
+    arguments, handed_on = parser.parse_known_args()
+    names = arguments.names
     unknown = [name for name in names if name not in RUNS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
     for name in names or RUNS:
         module, *options = RUNS[name]
-        command = [sys.executable, "-m", f"benchmarks.{module}", *options, "--out", f"benchmarks/results/{name}.json"]
+        command = [sys.executable, "-m", f"benchmarks.{module}", *options, *handed_on]
+        command += ["--out", f"benchmarks/results/{name}.json"]
         print(" ".join(command), flush=True)
         subprocess.run(command, check=True)
 

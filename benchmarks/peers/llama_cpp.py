@@ -24,7 +24,7 @@ from outrider.metrics.paired import Answer
 # Temperature 1 of the model's own law; llama.cpp would cut its tail by default.
 _WHOLE_LAW = {"samplers": ["temperature"]}
 # util-linux: the child ends when we do, however that goes.
-_TIED_TO_US = ("setpriv", "--pdeathsig", "TERM", "--")
+TIED_TO_US = ("setpriv", "--pdeathsig", "TERM", "--")
 WHEEL, NATIVE = "llama_cpp", "llama_cpp_native"
 _WHEEL_SERVER = Path(__file__).with_name("llama_cpp_server.py")
 
@@ -39,6 +39,7 @@ class Settings:
     Attributes:
         draft_max: The most tokens drafted in a round.
         draft_p_min: Drafting stops at a token that the draft model finds less likely than this.
+        ngram: Look drafts up in what was said before, with llama.cpp's own settings for that.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Settings:
     draft: str | None = None
     draft_max: int = 8
     draft_p_min: float = 0.75
+    ngram: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class LlamaCpp:
             port = probe.getsockname()[1]
         self._address = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
-            [*_TIED_TO_US, *build.command(settings, port)],
+            [*TIED_TO_US, *build.command(settings, port)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -173,4 +175,6 @@ def _flags(settings: Settings, port: int) -> list[str]:
             "--spec-draft-n-max": settings.draft_max,
             "--spec-draft-p-min": settings.draft_p_min,
         }
+    if settings.ngram:
+        flags |= {"--spec-type": "ngram-simple"}
     return [str(word) for pair in flags.items() for word in pair]

@@ -37,6 +37,8 @@ def parameters(settings: dict[str, Any]) -> Any:
             cpu.n_threads = settings["threads"]
         # A draft model alone is not enough: without a type, llama.cpp loads it and never uses it.
         params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    if settings["ngram"]:
+        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
     return params
 
 

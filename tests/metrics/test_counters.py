@@ -81,7 +81,9 @@ def test_sources_are_counted_by_name():
     assert counters.sources == {"a": SourceCounts(2, 1), "b": SourceCounts(2, 1)}
 
 
-def test_counters_add_up_by_position_and_by_source():
-    total = SpeculationCounters(1, 2, 1, [1], 1, {"a": SourceCounts(2, 1)})
-    total.add(SpeculationCounters(2, 6, 5, [2, 2, 1], 1, {"a": SourceCounts(4, 4), "b": SourceCounts(2, 1)}))
-    assert total == SpeculationCounters(3, 8, 6, [3, 2, 1], 2, {"a": SourceCounts(6, 5), "b": SourceCounts(2, 1)})
+def test_counters_add_up_by_position_method_and_source():
+    total = SpeculationCounters(1, 2, 1, [1], 1, {"block": 1}, {"a": SourceCounts(2, 1)})
+    other = {"a": SourceCounts(4, 4), "b": SourceCounts(2, 1)}
+    total.add(SpeculationCounters(2, 6, 5, [2, 2, 1], 1, {"block": 1, "greedy": 1}, other))
+    sources = {"a": SourceCounts(6, 5), "b": SourceCounts(2, 1)}
+    assert total == SpeculationCounters(3, 8, 6, [3, 2, 1], 2, {"block": 2, "greedy": 1}, sources)

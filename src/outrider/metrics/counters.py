@@ -92,6 +92,8 @@ class SpeculationCounters:
         mine.extend([0] * (len(theirs) - len(mine)))
         for position, count in enumerate(theirs):
             mine[position] += count
+        for method, rounds in other.methods.items():
+            self.methods[method] = self.methods.get(method, 0) + rounds
         for name, counts in other.sources.items():
             own = self.sources.setdefault(name, SourceCounts())
             own.num_draft_tokens += counts.num_draft_tokens

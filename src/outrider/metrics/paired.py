@@ -40,9 +40,10 @@ class Answer:
     """One answer and how long it took.
 
     Attributes:
-        token_ids: The first comes from the pass over the prompt, the others from decoding.
         first_token_s: From the start to the first token.
         decode_s: From the first token to the last.
+        num_first_tokens: How many tokens came at once with the first: one from the pass over the prompt, more where
+            that pass checks a draft, too.
     """
 
     token_ids: tuple[int, ...]
@@ -50,15 +51,16 @@ class Answer:
     first_token_s: float
     decode_s: float
     counters: SpeculationCounters = field(default_factory=SpeculationCounters)
+    num_first_tokens: int = 1
 
     @property
     def num_decoded(self) -> int:
         """How many tokens ``decode_s`` is for."""
-        return len(self.token_ids) - 1
+        return len(self.token_ids) - self.num_first_tokens
 
     @property
     def tokens_per_s(self) -> float:
-        """The rate of decoding; 0 for an answer of one token."""
+        """The rate of decoding; 0 where none came after the first."""
         return self.num_decoded / self.decode_s if self.num_decoded > 0 else 0.0
 
 

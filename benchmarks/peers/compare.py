@@ -1,0 +1,110 @@
+"""How fast are we beside every other engine in every setting, greedily and at temperature 1?
+
+    python -m benchmarks.peers.compare --target T --draft D --out R.json [--per-family 1 --max-tokens 48]
+
+Each engine in turn is loaded beside ours, which speculates as it does by default, and both answer every prompt, one
+right after the other. The document is written after each engine: one that is stopped holds what was measured by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.contestants import CONTEXT, tell
+from benchmarks.models import locate
+from benchmarks.peers.roster import ROSTER, Complete, Entry, start
+from benchmarks.provenance import add_output_arguments, hand_in, keep
+from benchmarks.texts import PROMPTS, Prompt, choose, read_prompts
+from outrider import LLM, SamplingParams
+from outrider.engine.contestant import Outrider
+from outrider.metrics.paired import Answer, Contestant, Turn, by_family, ratio_by_prompt, summary, take_turns
+
+QUESTION = "Decoding speed of Outrider with a draft beside other engines in their settings, paired in one run"
+OURS = "outrider"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another engine, given our very prompt tokens."""
+
+    name: str
+    complete: Complete
+    temperature: float
+    llm: LLM
+
+    def answer(self, prompt: str, num_tokens: int) -> Answer:
+        """See :class:`outrider.metrics.paired.Contestant`."""
+        return self.complete(self.llm.encode(prompt), num_tokens, self.temperature)
+
+
+def main() -> None:
+    names = [entry.name for entry in ROSTER]
+    parser = argparse.ArgumentParser(description=QUESTION)
+    parser.add_argument("--target", required=True, help="a GGUF file: catalog name, path or hf: reference")
+    parser.add_argument("--draft", required=True, help="likewise")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="NAME", help=f"of {', '.join(names)}"
+    )
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 1.0])
+    parser.add_argument("--prompts", type=Path, default=PROMPTS)
+    parser.add_argument("--families", nargs="+", help="by default all of the file")
+    parser.add_argument("--per-family", type=int, default=1)
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peers", type=Path, default=Path(".peers"))
+    add_output_arguments(parser)
+    arguments = parser.parse_args()
+    chosen = choose(read_prompts(arguments.prompts), arguments.families, arguments.per_family)
+    ours = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
+    results = {
+        "target": arguments.target,
+        "draft": arguments.draft,
+        "threads": arguments.threads,
+        "max_tokens": arguments.max_tokens,
+        "prompts": [prompt.id for prompt in chosen],
+        "peers": (peers := {}),
+    }
+    for entry in ROSTER:
+        if entry.name in arguments.only:
+            peers[entry.name] = measure(entry, ours, chosen, arguments)
+            keep(arguments, QUESTION, results)
+    hand_in(arguments, QUESTION, results)
+
+
+def measure(entry: Entry, ours: LLM, prompts: Sequence[Prompt], arguments: argparse.Namespace) -> dict[str, object]:
+    """Return what one engine does beside ours, by temperature, or why it does nothing."""
+    document: dict[str, object] = {}
+    with ExitStack() as stack:
+        try:
+            print(f"starting {entry.name}", flush=True)
+            document["version"], complete = start(entry, arguments, stack)
+            for temperature in arguments.temperatures:
+                contestants: list[Contestant] = [
+                    Outrider(OURS, ours, SamplingParams(temperature=temperature)),
+                    Peer(entry.name, complete, temperature, ours),
+                ]
+                turns = take_turns(contestants, prompts, repeats=1, num_tokens=arguments.max_tokens, tell=tell)
+                groups = {"all": turns, **by_family(turns)}
+                document[f"temperature {temperature:g}"] = {
+                    group: table(entry.name, own) for group, own in groups.items()
+                }
+        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+            print(f"{entry.name}: {error}", flush=True)
+            document["problem"] = str(error)
+    return document
+
+
+def table(peer: str, turns: Sequence[Turn]) -> dict[str, object]:
+    """Return both sides' figures over some turns, and how many times as fast as the peer we are."""
+    rated = [turn for turn in turns if turn.is_rated]
+    ratio = ratio_by_prompt(rated, OURS, peer) if rated else None
+    return {"outrider_to_peer": ratio, **summary(turns, OURS)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The contract with engines in other processes, held by a fake one."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import compare, worker
+from benchmarks.peers.compare import OURS, Peer, table
+from benchmarks.peers.llama_cpp import Settings, _flags
+from benchmarks.peers.piped import Piped
+from benchmarks.peers.roster import ROSTER
+from benchmarks.texts import Prompt
+from outrider.metrics.paired import Answer, Turn
+
+FAKE = f"""
+import os, sys
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+from worker import Clock, serve
+
+def load(settings):
+    print("an engine that talks on stdout")
+    if settings["target"] == "broken":
+        sys.exit("no such model")
+    def answer(request):
+        os.write(1, b"more talk\\n")
+        if request["temperature"] == 9:
+            sys.exit("too hot")
+        times = iter((10.0, 10.5, 11.0, 12.5))
+        clock = Clock(lambda: next(times))
+        for count in (2, 1, 1):
+            clock.see(count)
+        return clock.reply(request["prompt_ids"][:1] + request["stop_ids"] + [request["max_tokens"], 5], 6, 3)
+    return "fake 1.0", answer
+
+serve(load)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Start a worker with a target; its log is in the folder."""
+    script = tmp_path / "fake_worker.py"
+    script.write_text(FAKE)
+    return lambda target="good": Piped([sys.executable, script], {"target": target}, tmp_path / "logs/fake.log", {})
+
+
+def test_a_worker_answers_whatever_it_prints(fake, tmp_path):
+    with fake() as process:
+        assert process.version == "fake 1.0"
+        for _ in range(2):
+            answer = process.complete([7, 8, 9], 20, 0.0, [2])
+            assert answer.token_ids == (7, 2, 20, 5)
+            assert (answer.num_prompt_tokens, answer.num_first_tokens, answer.num_decoded) == (3, 2, 2)
+            assert (answer.first_token_s, answer.decode_s, answer.tokens_per_s) == (0.5, 2.0, 1.0)
+            assert (answer.counters.num_draft_tokens, answer.counters.num_accepted_tokens) == (6, 3)
+    assert "an engine that talks on stdout" in (tmp_path / "logs/fake.log").read_text()
+
+
+def test_a_worker_that_does_not_start_says_why(fake):
+    with pytest.raises(RuntimeError, match=r"fake_worker\.py ended; .*no such model"):
+        fake("broken")
+
+
+def test_a_worker_that_dies_says_why(fake):
+    with fake() as process, pytest.raises(RuntimeError, match="too hot"):
+        process.complete([1], 2, 9, [2])
+
+
+class Ours:
+    def encode(self, prompt):
+        return [len(prompt)]
+
+
+def test_a_peer_gets_our_tokens_and_the_limits():
+    peer = Peer("peer", lambda *request: request, 1.0, Ours())
+    assert peer.answer("four", 32) == ([4], 32, 1.0)
+
+
+def test_the_table_says_how_many_times_as_fast_we_are():
+    def turn(ours_s, theirs_s):
+        answers = {name: Answer(tuple(range(21)), 5, 0.5, s) for name, s in ((OURS, ours_s), ("peer", theirs_s))}
+        return Turn(Prompt("a", "code", "a"), answers)
+
+    assert table("peer", [turn(1.0, 4.0)])["outrider_to_peer"]["median"] == 4.0
+    short = Answer((1,), 5, 0.5, 0.0)
+    assert table("peer", [Turn(Prompt("a", "code", "a"), {OURS: short, "peer": short})])["outrider_to_peer"] is None
+
+
+def test_what_fails_is_told_and_the_others_go_on(monkeypatch):
+    def start(*_):
+        raise RuntimeError("it is not here")
+
+    monkeypatch.setattr(compare, "start", start)
+    assert compare.measure(ROSTER[0], None, [], Namespace()) == {"problem": "it is not here"}
+
+
+def test_every_setting_has_a_name_of_its_own_and_a_worker():
+    assert len({entry.name for entry in ROSTER}) == len(ROSTER) == 19
+    for entry in ROSTER:
+        assert entry.form == "gguf" or Path(worker.__file__).with_name(f"{entry.engine}_worker.py").exists()
+
+
+def test_llama_cpp_gets_the_draft_or_the_lookup_that_is_asked_for():
+    assert "--spec-type" not in _flags(Settings("m", 2), 1)
+    assert "draft-simple" in _flags(Settings("m", 2, draft="d"), 1)
+    assert "ngram-simple" in _flags(Settings("m", 2, ngram=True), 1)
