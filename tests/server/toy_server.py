@@ -2,10 +2,13 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
 from io import StringIO
 
 import httpx
+import uvicorn
 from toy_llm import TEMPLATE, toy_tokenizer
 
 from outrider import LLM
@@ -80,3 +83,29 @@ def ask(test, llm=None, **settings):
             return await asyncio.wait_for(test(client), 60)
 
     return asyncio.run(inside())
+
+
+@contextmanager
+def serving(llm=None, **settings):
+    """Serve a toy on a free port of this machine; give the address and the service."""
+    service = Service(llm or toy_llm(), Settings(**settings), Log(StringIO()))
+    config = uvicorn.Config(make_app(service), port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", service
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def wait_until(condition):
+    """Wait for something that another thread does."""
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")

@@ -101,8 +101,8 @@ def naming(field: str) -> Iterator[None]:
     except ContextLengthError as error:
         raise ApiError(400, str(error), param=field, code="context_length_exceeded") from error
     except (UsageError, ModelFileError) as error:  # a template that fails does so for what it was given
-        named = re.match(r"(\w+)( of [^ ]+)? (is|has|of|needs|excludes)\b", str(error))
-        known = {*Generation.model_fields, "logprobs", "drafter", "num_speculative_tokens"}
+        named = re.match(r"(?:the )?(\w+)( of [^ ]+)? (is|has|of|needs|excludes)\b", str(error))
+        known = {*Generation.model_fields, "logprobs", "drafter", "num_speculative_tokens", "prompt"}
         param = named[1] if named and named[1] in known else field
         param = f"speculation.{param}" if param in ("drafter", "num_speculative_tokens") else param
         raise ApiError(400, str(error).removesuffix("; use --no-chat"), param=param) from error
@@ -170,9 +170,12 @@ def _requests(llm: LLM, asked: Generation, prompts: Sequence[Sequence[int]], par
         k = wish.num_speculative_tokens if wish.enabled else 0
         k = None if k is None else min(k, llm.num_speculative_tokens)
         speculation = SpeculationParams(k, wish.drafter, wish.rule)
+    suspect = "prediction" if prediction is not None else "prompt"
+    if params.response_format is not None:
+        suspect = "response_format" if asked.response_format is not None else "tools"
     requests = []
     for prompt_ids in prompts:
-        with naming("prediction" if prediction is not None else "prompt"):
+        with naming(suspect):
             requests += llm.requests(prompt_ids, params, prediction=prediction, speculation=speculation)
     return requests
 

@@ -1,0 +1,214 @@
+"""How many tokens a second do we serve, to eight clients and to one, beside llama.cpp's server?
+
+    python -m benchmarks.serving --target T [--draft D] --out R.json
+
+Every server holds the same file and answers the same chats, greedily, as streams: ``--clients`` at a time, each with
+the next question as soon as it has its answer. ``tokens_per_s`` is all answers' tokens by the time from the first
+question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer. One client is
+compared with ``outrider generate`` on the same prompts, in turns. Last, a prompt of 2,000 tokens comes while four others
+are being answered: ``longest_gap_rounds`` is the longest that one of them waited meanwhile, by the median time between
+its chunks before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+
+from benchmarks.models import locate
+from benchmarks.peers.llama_cpp import NATIVE
+from benchmarks.peers.servers import Server, Size, Spec, llama_cpp, ours
+from benchmarks.provenance import add_output_arguments, hand_in
+from benchmarks.texts import PROMPTS, pick, read_prompts
+from outrider import LLM, SamplingParams
+
+QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
+CONTEXT = 4096
+LONG_PROMPT_TOKENS = 2000
+
+
+@dataclass(slots=True)
+class Stream:
+    """What one streamed answer was like: when its chunks with text came, and how many tokens it had."""
+
+    started_at: float
+    chunks_at: list[float] = field(default_factory=list)
+    num_tokens: int = 0
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between chunks."""
+        return [later - sooner for sooner, later in zip(self.chunks_at, self.chunks_at[1:], strict=False)]
+
+
+async def ask(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, into: Stream | None = None) -> Stream:
+    """Ask one question and read the answer to its end."""
+    stream = into or Stream(time.perf_counter())
+    body = {
+        "model": spec.model,
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": num_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    async with http.stream("POST", "/v1/chat/completions", json=body) as reply:
+        reply.raise_for_status()
+        async for line in reply.aiter_lines():
+            if not line.startswith("data: ") or line == "data: [DONE]":
+                continue
+            chunk = json.loads(line[6:])
+            if any(choice["delta"].get("content") for choice in chunk["choices"]):
+                stream.chunks_at.append(time.perf_counter())
+            if chunk.get("usage"):
+                stream.num_tokens = chunk["usage"]["completion_tokens"]
+    return stream
+
+
+async def ask_all(server: Server, texts: Sequence[str], clients: int, num_tokens: int) -> list[Stream]:
+    """Ask all questions, so many at a time."""
+    waiting = list(reversed(texts))
+    streams = []
+
+    async def client(http: httpx.AsyncClient) -> None:
+        while waiting:
+            streams.append(await ask(http, server.spec, waiting.pop(), num_tokens))
+
+    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+        await ask(http, server.spec, "Say hello.", 8)
+        await asyncio.gather(*(client(http) for _ in range(clients)))
+    return streams
+
+
+def told(streams: Sequence[Stream]) -> dict[str, Any]:
+    """Return the figures of a run."""
+    seconds = max(one.chunks_at[-1] for one in streams) - min(one.started_at for one in streams)
+    gaps = sorted(gap for one in streams for gap in one.gaps)
+    firsts = sorted(one.chunks_at[0] - one.started_at for one in streams)
+    num_tokens = sum(one.num_tokens for one in streams)
+    return {
+        "num_tokens": num_tokens,
+        "seconds": seconds,
+        "tokens_per_s": num_tokens / seconds,
+        "gap_p50_s": gaps[len(gaps) // 2],
+        "gap_p95_s": gaps[int(len(gaps) * 0.95)],
+        "first_chunk_p50_s": firsts[len(firsts) // 2],
+        "first_chunk_max_s": firsts[-1],
+    }
+
+
+async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: str) -> dict[str, Any]:
+    """Send a long prompt while four others are being answered; tell how long those waited."""
+    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+        others = [Stream(time.perf_counter()) for _ in range(4)]
+        tasks = [
+            asyncio.create_task(ask(http, server.spec, text, 512, stream))
+            for text, stream in zip(texts, others, strict=False)
+        ]
+        while min(len(one.chunks_at) for one in others) < 12:
+            await asyncio.sleep(0.01)
+        sent_at = time.perf_counter()
+        late = await ask(http, server.spec, long_text, 4)
+        first_at = late.chunks_at[0]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    rounds = median(gap for one in others for gap in one.gaps[: sum(at < sent_at for at in one.chunks_at) - 1])
+    meanwhile = [
+        later - sooner
+        for one in others
+        for sooner, later in zip(one.chunks_at, one.chunks_at[1:], strict=False)
+        if sooner < first_at and later > sent_at
+    ]
+    return {
+        "first_chunk_s": first_at - sent_at,
+        "round_s": rounds,
+        "longest_gap_rounds": max(meanwhile) / rounds,
+        "median_gap_rounds": median(meanwhile) / rounds,
+    }
+
+
+async def one_client(server: Server, llm: LLM, texts: Sequence[str], num_tokens: int) -> dict[str, Any]:
+    """Answer prompts in turns, by the server and by generate, and compare tokens after the first by their time."""
+    ratios = []
+    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+        for text in texts:
+            params = SamplingParams(max_tokens=num_tokens)
+            stream = await ask(http, server.spec, text, num_tokens)
+            (output,) = llm.generate(text, params)
+            served = (stream.num_tokens - 1) / (stream.chunks_at[-1] - stream.chunks_at[0])
+            if output.timing.tokens_per_s is not None:
+                ratios.append(served / output.timing.tokens_per_s)
+    return {"to_generate_median": median(ratios), "to_generate": ratios}
+
+
+def long_prompt(llm: LLM, texts: Sequence[str]) -> str:
+    """Return a text of about two thousand tokens."""
+    text = "\n\n".join(texts)
+    while len(llm.encode(text)) < LONG_PROMPT_TOKENS:
+        text += "\n\n" + text
+    words = text.split(" ")
+    low, high = 0, len(words)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (
+            (middle + 1, high)
+            if len(llm.encode(" ".join(words[:middle]) or " ")) < LONG_PROMPT_TOKENS
+            else (low, middle)
+        )
+    return " ".join(words[:low])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=QUESTION)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--draft", default="ngram", help="of ours; a model drafts for llama.cpp, too")
+    parser.add_argument("--prompts", type=Path, default=PROMPTS)
+    parser.add_argument("--per-family", type=int, default=3, help="how many questions: the size of the run")
+    parser.add_argument("--num-tokens", type=int, default=96)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peers", type=Path, default=Path(".peers"))
+    add_output_arguments(parser)
+    arguments = parser.parse_args()
+    texts = [prompt.text for prompt in pick(read_prompts(arguments.prompts), arguments.per_family)]
+    size = Size(arguments.threads, arguments.clients, CONTEXT)
+    is_model = arguments.draft not in ("ngram", "auto", "none")
+    specs = [
+        ours("outrider plain", arguments.target, "none", size),
+        ours("outrider", arguments.target, arguments.draft, size),
+    ]
+    program = arguments.peers / NATIVE / "bin/llama-server"
+    if program.exists():
+        target = locate(arguments.target)
+        specs.append(llama_cpp("llama.cpp plain", program, target, None, size))
+        if is_model:
+            specs.append(llama_cpp("llama.cpp", program, target, locate(arguments.draft), size))
+    results: dict[str, Any] = {"target": arguments.target, "draft": arguments.draft, **asdict(size), "servers": {}}
+    for spec in specs:
+        with Server(spec) as server:
+            streams = asyncio.run(ask_all(server, texts, arguments.clients, arguments.num_tokens))
+        results["servers"][spec.name] = told(streams)
+        print(spec.name, json.dumps(told(streams)), flush=True)
+    rates = {name: one["tokens_per_s"] for name, one in results["servers"].items()}
+    theirs = [rate for name, rate in rates.items() if name.startswith("llama")]
+    if theirs:
+        results["to_best_llama_cpp"] = rates["outrider"] / max(theirs)
+    llm = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
+    with Server(specs[1]) as server:
+        results["one_client"] = asyncio.run(one_client(server, llm, texts[:8], arguments.num_tokens))
+        results["long_prompt"] = asyncio.run(beside_a_long_prompt(server, texts[1:], long_prompt(llm, texts)))
+    hand_in(arguments, QUESTION, results)
+
+
+if __name__ == "__main__":
+    main()
