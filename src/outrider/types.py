@@ -99,6 +99,7 @@ class Draft:
         confidences: For each token the drafter's own estimate of the chance that it is accepted if those before it
             are; empty if it has none. Lengths and choices may depend on it, the output never.
         sources: For each token the name of what proposed it; empty if all are the drafter's.
+        is_reading: It is empty because the drafter has yet to read more of the context.
     """
 
     token_ids: tuple[int, ...]
@@ -106,6 +107,7 @@ class Draft:
     problem: str | None = None
     confidences: tuple[float, ...] = ()
     sources: tuple[str, ...] = ()
+    is_reading: bool = False
 
     def __len__(self) -> int:
         return len(self.token_ids)

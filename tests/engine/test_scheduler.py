@@ -259,3 +259,25 @@ def test_each_request_has_its_own_draft_length_rule_and_drafter():
     assert {number for number, _ in asked} == {1, 3, 4}
     assert max(limit for number, limit in asked if number == 1) == 2
     assert list(ended[4].counters.methods) == ["coupled"]
+
+
+def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too():
+    class Spy(ToyBackend):
+        widest = 0
+
+        def forward(self, batch):
+            self.widest = max(self.widest, *(len(rows.token_ids) for rows in batch))
+            return super().forward(batch)
+
+    backend = Spy(TARGET, 4096)
+    drafter = DraftModelDrafter(backend, vocab_size=11, name="model")
+    stepper = make_stepper(TARGET, drafter=drafter, k=3)
+    scheduler = Scheduler(stepper, max_sequences=4, clock=clock())
+    requests = [make_request(0, [1], max_tokens=300), make_request(1, [1, 2] * 300, max_tokens=200)]
+    for request in requests:
+        scheduler.submit(request)
+    ended = finish(scheduler)
+    assert backend.widest <= PIECE // 2
+    assert ended[1].counters.num_drafts > 0
+    for request in requests:
+        assert result_of(ended[request.request_id]) == alone(request)

@@ -31,6 +31,8 @@ class DraftRequest:
             make use of it. The same in every round.
         draft_ids: What another drafter has proposed in this round after the context: propose what may follow it. It
             may not come true. A drafter may decline, by an empty draft.
+        max_read_tokens: Others wait for this round: of a longer context that has not been read, read this many tokens
+            at most and propose nothing yet, by an empty draft that ``is_reading``. None for no limit.
         drafter: Of several drafters that work together ask this one only, by its name; None for any.
     """
 
@@ -42,6 +44,7 @@ class DraftRequest:
     max_tree_tokens: int = 0
     prediction_ids: Sequence[int] = ()
     draft_ids: Sequence[int] = ()
+    max_read_tokens: int | None = None
     drafter: str | None = None
 
 

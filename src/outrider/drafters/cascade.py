@@ -258,7 +258,8 @@ class CascadeDrafter:
             if len(turn.draft):
                 turn.draft = _named(turn.draft, self.members[turn.chosen])
             else:
-                memory.records[turn.chosen].observe(0, 0)
+                if not (isinstance(turn.draft, Draft) and turn.draft.is_reading):
+                    memory.records[turn.chosen].observe(0, 0)
                 turn.problem = turn.problem or turn.draft.problem
                 turn.chosen = turn.offered_by
         if turn.chosen == turn.offered_by:

@@ -62,6 +62,7 @@ class _Growth:
     confidence: dict[int, float] = field(default_factory=lambda: {-1: 1.0})  # that a token is reached, estimated
     chances: list[float] = field(default_factory=list)  # that each is accepted if those before it are, estimated
     problem: str | None = None
+    is_reading: bool = False  # the context, of which more is to be read before the first token can be chosen
 
     def path(self, node: int) -> list[int]:
         path: list[int] = []
@@ -71,6 +72,8 @@ class _Growth:
         return path[::-1]
 
     def to_draft(self) -> Proposal:
+        if self.is_reading:
+            return Draft((), is_reading=True)
         if self.is_chain:
             laws = LawRows([self.laws[node] for node in self.parents if node in self.laws], self.vocab_size)
             is_drawn = not self.request.shaper.params.is_greedy
@@ -127,6 +130,7 @@ class DraftModelDrafter:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
         self._read_together([request for request in requests if request.request_id not in self._caches])
         growths = [self._start(request) for request in requests]
+        self._read([growth for growth in growths if growth.is_reading])
         growing = [growth for growth in growths if self._can_grow(growth)]
         while growing:
             batch = [self._rows(growth) for growth in growing]
@@ -205,7 +209,20 @@ class DraftModelDrafter:
             place: tuple(below for below, parent in enumerate(shape) if parent == place) for place in (-1, *shape)
         }
         pending_ids = request.context_ids[cache.num_confirmed :]
-        return _Growth(request, cache, widths, is_chain, pending_ids, self._vocab_size)
+        growth = _Growth(request, cache, widths, is_chain, pending_ids, self._vocab_size)
+        limit = request.max_read_tokens
+        growth.is_reading = limit is not None and len(pending_ids) > limit and self._can_grow(growth)
+        return growth
+
+    def _read(self, growths: Sequence[_Growth]) -> None:
+        """Read as much of contexts as is asked for, in one pass."""
+        batch = []
+        for growth in growths:
+            piece = growth.pending_ids[: growth.request.max_read_tokens]
+            batch.append(Rows(growth.cache.sequence_id, piece, num_logits=0))
+            growth.cache.num_confirmed += len(piece)
+        if batch:
+            self._backend.forward(batch)
 
     def _shape(self, request: DraftRequest) -> tuple[int, ...]:
         size, depth = min(self._tree_size, request.max_tree_tokens), request.max_tokens
@@ -217,6 +234,8 @@ class DraftModelDrafter:
 
     def _can_grow(self, growth: _Growth) -> bool:
         """Narrow the level to the tokens that can get children; return whether it is worth a pass to give them some."""
+        if growth.is_reading:
+            return False
         is_start = growth.level == [-1]
         growth.level = [node for node in growth.level if self._may_go_on(growth, node)]
         if not growth.level or sum(growth.confidence[node] for node in growth.level) < self._min_confidence:

@@ -27,6 +27,10 @@ class Pace:
             return PIECE
         return min(PIECE, max(_LEAST, int((_STRETCH - 1) * self._round_s / self._token_s)))
 
+    def share(self, count: int) -> int:
+        """Return how many tokens each of so many drafts may read in such a round."""
+        return max(_LEAST, self.budget // max(1, count))
+
     def observe(self, seconds: float, is_answering: bool, num_read: int) -> None:  # noqa: FBT001
         """Take note of a round.
 

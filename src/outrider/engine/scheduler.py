@@ -211,7 +211,8 @@ class Scheduler:
     ) -> dict[Sequence, tuple[EmittedToken, ...]]:
         """Run a round. If it fails, run each sequence's by itself, and end those that fail again."""
         try:
-            return dict(zip(going, self._stepper.step(going, reading), strict=True))
+            limit = self._pace.share(len(going)) if len(self._live) > 1 else None
+            return dict(zip(going, self._stepper.step(going, reading, max_draft_reading=limit), strict=True))
         except Exception as error:  # noqa: BLE001 - of whatever kind, the others must go on
             self._prefixes.clear()  # which may be all that it takes
             if len(going) + len(reading) == 1:

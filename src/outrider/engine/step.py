@@ -96,15 +96,21 @@ class Stepper:
             drafting.release(self.drafter, sequence)
 
     def step(
-        self, sequences: Several[Sequence], reading: Several[tuple[Sequence, int]] = ()
+        self,
+        sequences: Several[Sequence],
+        reading: Several[tuple[Sequence, int]] = (),
+        *,
+        max_draft_reading: int | None = None,
     ) -> list[tuple[EmittedToken, ...]]:
         """Run one round of each sequence and return what each emitted: at least one token, but for an error.
 
         Args:
             sequences: Those that emit.
             reading: Others, and how many more of their tokens, never the last, the target reads in the same pass.
+            max_draft_reading: How many tokens of a context the drafter may read before it drafts; it drafts later
+                where there are more. None for as many as there are.
         """
-        drafts = self._draft(sequences)
+        drafts = self._draft(sequences, max_draft_reading)
         batch = [self._rows(sequence, draft) for sequence, draft in zip(sequences, drafts, strict=True)]
         pieces = [self._piece(sequence, count) for sequence, count in reading]
         logits = self.target.forward([*batch, *pieces])[:, : self.vocab_size]
@@ -145,7 +151,7 @@ class Stepper:
     def _rule(self, sequence: Sequence) -> Rule:
         return sequence.request.speculation.rule or self.rule
 
-    def _draft(self, sequences: Several[Sequence]) -> list[Proposal]:
+    def _draft(self, sequences: Several[Sequence], max_reading: int | None) -> list[Proposal]:
         """Return a draft per sequence. The first round of a sequence has none: its first token should not wait."""
         drafts: list[Proposal] = [NO_DRAFT] * len(sequences)
         asked = [
@@ -158,7 +164,7 @@ class Stepper:
         proposed = drafting.propose(
             self.drafter,
             [sequences[index] for index in asked],
-            self._draft_request,
+            lambda sequence: self._draft_request(sequence, max_reading),
             vocab_size=self.vocab_size,
             reads_laws=lambda sequence: reads_laws(sequence.params, self._rule(sequence)),
         )
@@ -172,7 +178,7 @@ class Stepper:
         limit = self.num_speculative_tokens if wanted is None else min(wanted, self.num_speculative_tokens)
         return min(limit, sequence.num_remaining - 1)
 
-    def _draft_request(self, sequence: Sequence) -> DraftRequest:
+    def _draft_request(self, sequence: Sequence, max_reading: int | None) -> DraftRequest:
         return DraftRequest(
             request_id=sequence.request.request_id,
             context_ids=sequence.token_ids,
@@ -181,6 +187,7 @@ class Stepper:
             coins=coins(sequence, Purpose.DRAFT, self._rule(sequence)),
             max_tree_tokens=min(self.max_tree_tokens, self.target.max_length - len(sequence.token_ids)),
             prediction_ids=sequence.request.prediction_ids,
+            max_read_tokens=max_reading,
             drafter=sequence.request.speculation.drafter,
         )
 
