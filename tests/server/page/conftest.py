@@ -4,10 +4,9 @@ import shutil
 
 import pytest
 from browsing import WIDE
-from fake_api import FakeApi, api_routes, serving
+from fake_api import FakeApi, ScriptedServer
 from playwright.sync_api import sync_playwright
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from serving import serving
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +17,23 @@ def browser():
         yield playwright.chromium.launch(executable_path=executable)
 
 
-@pytest.fixture
-def api():
-    return FakeApi()
+@pytest.fixture(scope="module")
+def scripted():
+    scripted = ScriptedServer()
+    with serving(scripted.app) as address:
+        scripted.address = f"{address}models/"
+        yield scripted
 
 
 @pytest.fixture
-def address(api):
-    """The server stands behind a path, as a proxy may put it."""
-    with serving(Starlette(routes=[Mount("/models", routes=api_routes(api))])) as address:
-        yield f"{address}models/"
+def api(scripted):
+    scripted.api = FakeApi()
+    return scripted.api
+
+
+@pytest.fixture
+def address(scripted, api):
+    return scripted.address
 
 
 @pytest.fixture

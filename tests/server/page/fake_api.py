@@ -6,13 +6,11 @@ What is asked last chooses the answer: a key of ``SCRIPTS``, or an error. Every 
 import asyncio
 import json
 import re
-import threading
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from outrider.server.playground import page_routes
 
@@ -174,29 +172,25 @@ def event(document):
     return b"data: " + json.dumps(document).encode() + b"\n\n"
 
 
-@contextmanager
-def serving(app):
-    """Serve an application on a free port of this machine; give the address."""
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            pass
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join()
+class ScriptedServer:
+    """The page and the API of one test after the other, behind a path, as a proxy may put them."""
+
+    def __init__(self):
+        self.api = FakeApi()
+        self.address = None  # where it is served
+        routes = [
+            Route("/outrider/info", self.info),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            *page_routes(),
+        ]
+        self.app = Starlette(routes=[Mount("/models", routes=routes)])
+
+    async def info(self, request):
+        return await self.api.info(request)
+
+    async def chat(self, request):
+        return await self.api.chat(request)
 
 
-def api_routes(api):
-    return [
-        Route("/outrider/info", api.info),
-        Route("/v1/chat/completions", api.chat, methods=["POST"]),
-        *page_routes(),
-    ]
-
-
-if __name__ == "__main__":
-    uvicorn.run(Starlette(routes=api_routes(FakeApi())), port=8123)
+if __name__ == "__main__":  # to look at the page
+    uvicorn.run(ScriptedServer().app, port=8123)

@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 from browsing import answer, ask, race, refused, set_up
-from fake_api import serving
+from serving import serving
 from toy_llm import toy_model
 
 from outrider import LLM
