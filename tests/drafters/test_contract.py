@@ -10,6 +10,7 @@ from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.contract import check_drafter
 from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.errors import UsageError
 from outrider.types import Draft
@@ -20,12 +21,12 @@ def model(**options):
 
 
 def cascade():
-    return CascadeDrafter([Member(model(), 0.01, 1), Member(NgramDrafter())], vocab_size=3)
+    return CascadeDrafter([Member(model(), PassCosts(((1, 0.01), (2, 0.01))), 1), Member(NgramDrafter())], vocab_size=3)
 
 
 @pytest.mark.parametrize("make", [NgramDrafter, model, lambda: model(tree_size=3), cascade])
 def test_our_own_pass(make):
-    check_drafter(make, vocab_size=3)
+    check_drafter(make, vocab_size=3, learns=make is cascade)
 
 
 class Wrapped:

@@ -15,6 +15,7 @@ from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.contract import check_drafter
 from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.engine.sequence import Request
@@ -23,6 +24,7 @@ from outrider.sampling import SamplingParams
 from outrider.verification.exact import outcomes, sequence_law, total_variation
 
 VOCAB_SIZE = 3
+COSTS = PassCosts(((1, 0.3), (2, 0.3)))
 TARGET = HashLM(VOCAB_SIZE, seed=5)
 GREEDY, SAMPLED = SamplingParams(max_tokens=24), SamplingParams(temperature=1.0, max_tokens=24)
 
@@ -48,7 +50,9 @@ DRAFTERS = {
     "model, trees": lambda: model(tree_size=4, acceptance_by_rank=(0.5, 0.3, 0.1)),
     "model, trees of two": lambda: model(tree_size=2, acceptance_by_rank=(0.5, 0.45)),
     "model, trees, stopping": lambda: model(tree_size=4, min_confidence=0.3, stop_ids=(2,)),
-    "cascade": lambda: CascadeDrafter([Member(NgramDrafter(), 0.0, 4), Member(model(), 0.3, 4)], vocab_size=VOCAB_SIZE),
+    "cascade": lambda: CascadeDrafter(
+        [Member(NgramDrafter(), None, 4), Member(model(), COSTS, 4)], vocab_size=VOCAB_SIZE
+    ),
     "another vocabulary, strings": stranger,
     "another vocabulary, token by token": lambda: stranger(strings=False, min_confidence=0.3),
     "planned": lambda: PlannedDrafter(lambda context: (1, 2, 0)),
@@ -61,7 +65,7 @@ def make(request):
 
 
 def test_it_keeps_the_contract(make):
-    check_drafter(make, vocab_size=VOCAB_SIZE)
+    check_drafter(make, vocab_size=VOCAB_SIZE, learns=isinstance(make(), CascadeDrafter))
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])

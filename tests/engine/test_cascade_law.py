@@ -75,7 +75,7 @@ class AnotherRule(CascadeDrafter):
 
 def cascade(kind, *, model_tokens=1, cost=0.01):
     model = draft_model(9, vocab_size=3)
-    members = [Member(model, cost, model_tokens), Member(NgramDrafter(costs=FLAT))]
+    members = [Member(model, PassCosts(((1, cost), (2, cost))), model_tokens), Member(NgramDrafter(costs=FLAT))]
     return kind(members, vocab_size=3, costs=FLAT)
 
 

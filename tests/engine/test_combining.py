@@ -53,8 +53,8 @@ def test_a_model_is_joined_by_lookups_which_see_the_store(tmp_path):
     store = open_store(tmp_path, toy_model())
     drafter = combined(toy_model(seed=1, name="small"), store=store, max_model_tokens=3)
     model, lookup = drafter.members
-    assert (model.token_cost, model.max_tokens) == (0.3, 3)
-    assert (lookup.token_cost, lookup.drafter.store) == (0, store)
+    assert (model.costs.at(1), model.max_tokens) == (pytest.approx(0.3), 3)
+    assert (lookup.costs, lookup.drafter.store) == (None, store)
     assert drafter.name == "small + ngram"
 
 
@@ -97,7 +97,7 @@ def test_costs_are_measured_in_passes_of_the_target_and_assumed_of_toys(monkeypa
     assert toys.target == PassCosts()
     assert [one.at(1) for one in toys.drafts.values()] == [pytest.approx(0.3)]
     drafter = combine([part, Part(NgramDrafter())], target, store=None, max_model_tokens=None, clock=lambda: 0.0)
-    assert drafter.members[0].token_cost == 0.25
+    assert drafter.members[0].costs.at(1) == 0.25
 
 
 def test_only_rows_that_there_is_room_for_are_measured(monkeypatch):

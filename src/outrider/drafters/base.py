@@ -34,6 +34,10 @@ class DraftRequest:
         max_read_tokens: Others wait for this round: of a longer context that has not been read, read this many tokens
             at most and propose nothing yet, by an empty draft that ``is_reading``. None for no limit.
         drafter: Of several drafters that work together ask this one only, by its name; None for any.
+        num_remaining: How many tokens may still follow the context, at most; None if that is not known.
+        num_other_rows: What the target's pass computes in this round for sequences that are not asked for.
+        least_chances: A draft token costs time: propose no token after ``i`` others unless the chance that all of
+            those are accepted is at least ``least_chances[i]``. Empty if every token is welcome. Advice only.
     """
 
     request_id: Hashable
@@ -46,6 +50,9 @@ class DraftRequest:
     draft_ids: Sequence[int] = ()
     max_read_tokens: int | None = None
     drafter: str | None = None
+    num_remaining: int | None = None
+    num_other_rows: int = 0
+    least_chances: Sequence[float] = ()
 
 
 @runtime_checkable

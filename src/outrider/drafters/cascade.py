@@ -1,34 +1,35 @@
-"""Several drafters on one request: each round is drafted by the one that promises most for its cost.
+"""The controller: who drafts for a request in a round, and how much, or nobody.
 
-Whatever is looked up for nothing is looked at first. What costs passes of a model is asked only where its record in
-this request promises more than that. What it proposes may be continued by what is looked up. Whom to ask is decided
-before anything is drawn, from the context, from tokens that were chosen, and from past rounds: no drawn token decides
-whether it is verified, or by which rule. For greedy and coupled requests the output depends on none of it.
+Whatever is looked up for nothing is looked at first. What costs passes of a model is asked only where its record
+promises more than that, and its draft goes on while the gain expected of one more token exceeds what that costs, in
+drafting and in the pass that checks it, which it shares with all requests of the round. What it proposes may be
+continued by what is looked up. No drafter may lose more of a request than its credit (:mod:`.experience`), whatever
+becomes of its drafts. Whom to ask, and for how much, is decided before anything is drawn, from the context, from
+tokens that were chosen, and from past rounds: no drawn token decides whether it is verified, or by which rule. For
+greedy and coupled requests the output depends on none of it. No clock is read: what passes cost is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import TypeVar
 
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
-from outrider.drafters.gain import PassCosts, Rate, choose_length
+from outrider.drafters.experience import AnswerLengths, Memory, Record, Standing
+from outrider.drafters.gain import PassCosts, choose_length
 from outrider.errors import UsageError
 from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
 _P = TypeVar("_P", bound=Proposal)
 _NOTHING = Draft(())
-# What a draft that costs passes is assumed to bring before there is any evidence, and how many rounds of evidence that
-# assumption is worth. Measured on a 0.5B that drafts up to six tokens for a 1.5B.
+# What a draft model is assumed to bring in a round before there is any evidence, and how many rounds of a request's own
+# evidence what was seen in other requests is worth. Of a 0.5B that drafts up to six tokens for a 1.5B.
 _PRIOR_DRAFTED, _PRIOR_ACCEPTED, _PRIOR_ROUNDS = 4.5, 3.0, 2.0
-_MEMORY = 0.9  # what a round counts for, one round later
-# A model that has not read the context has to read it before it drafts. It may once this share of what reading costs
-# has been missed without it: at 1, both together cost at most twice what was best in hindsight (renting or buying).
-_MISSED_SHARE = 1.0
-_FEW_TOKENS = 32  # to read so many costs little more than to read one
+_LONG_MEMORY = 0.98  # what a round counts for in that, one round later
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,58 +38,14 @@ class Member:
 
     Attributes:
         drafter: The cascade is its only user.
-        token_cost: Of drafting one token, in passes of one row of the target, as measured. 0 for what is looked up:
-            it is asked in every round, and must choose its tokens without drawing.
+        costs: Of its model's passes, in passes of one row of the target. None for what is looked up: it is asked in
+            every round, and must choose its tokens without drawing.
         max_tokens: The most tokens to ask it for.
     """
 
     drafter: Drafter
-    token_cost: float = 0.0
+    costs: PassCosts | None = None
     max_tokens: int = 64
-
-
-@dataclass(slots=True)
-class _Record:
-    """What a member has done for a request, a round long ago counting less than the last; and what it has read."""
-
-    rounds: float = _PRIOR_ROUNDS
-    drafted: float = _PRIOR_DRAFTED * _PRIOR_ROUNDS
-    accepted: float = _PRIOR_ACCEPTED * _PRIOR_ROUNDS
-    num_read: int = 0
-    missed: float = 0.0
-
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Take note of a round."""
-        self.rounds = _MEMORY * self.rounds + 1
-        self.drafted = _MEMORY * self.drafted + drafted
-        self.accepted = _MEMORY * self.accepted + accepted
-
-    @property
-    def chance(self) -> float:
-        """That a draft token is accepted if it is tested; one a round is not."""
-        return self.accepted / (self.accepted + self.rounds)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What is known of one request.
-
-    Attributes:
-        length: Of the context, in the last round.
-        cost: Of the last round.
-        used: Whose draft it had, or None.
-        num_own: How many of its tokens were theirs; the others are a continuation.
-        next_id: The first of those, if there are any.
-    """
-
-    length: int
-    records: list[_Record]
-    rate: Rate = field(default_factory=Rate)
-    dropped: set[int] = field(default_factory=set)
-    cost: float = 1.0
-    used: int | None = None
-    num_own: int = 0
-    next_id: int | None = None
 
 
 @dataclass(slots=True)
@@ -96,22 +53,28 @@ class _Turn:
     """One request in one round.
 
     Attributes:
+        rate: Tokens that a unit of cost earns.
+        num_before: Rows that the pass has for other requests.
         offer: The best draft that was looked up, as long as it pays, and its gain; ``offered_by`` is its member.
-        chosen: Who drafts; None for nobody.
+        chosen: Who drafts, and at most how many tokens at which cost each; None for nobody.
     """
 
     request: DraftRequest
-    memory: _Memory
+    memory: Memory
+    rate: float = 1.0
+    num_before: int = 0
     offer: Draft = _NOTHING
     gain: float = 0.0
     offered_by: int | None = None
     chosen: int | None = None
+    limit: int = 0
+    token_cost: float = 0.0
     draft: Proposal = _NOTHING
     problem: str | None = None
 
 
 class CascadeDrafter:
-    """Drafts with whichever of its members promises most in a round.
+    """Drafts with whichever of its members promises most in a round, or not at all.
 
     A member that fails is not asked again for that request; the others go on, and the draft says what was wrong.
 
@@ -121,34 +84,36 @@ class CascadeDrafter:
         costs: Of the target's passes.
 
     Raises:
-        UsageError: There is no member, or a cost or limit makes no sense.
+        UsageError: There is no member, or a limit makes no sense.
     """
 
     def __init__(self, members: Sequence[Member], *, vocab_size: int, costs: PassCosts | None = None) -> None:
         if not members:
             raise UsageError("a cascade of no drafters; name at least one")
         for member in members:
-            if not (0 <= member.token_cost < float("inf") and member.max_tokens >= 1):
-                raise UsageError(
-                    f"{member.drafter.name} costs {member.token_cost} passes a token, for at most {member.max_tokens}; "
-                    "the cost must be a number from 0 up, and the limit at least 1"
-                )
+            if member.max_tokens < 1:
+                raise UsageError(f"{member.drafter.name} may draft {member.max_tokens} tokens; the least limit is 1")
         self.members = tuple(members)
         self.name = " + ".join(member.drafter.name for member in members)
         self._vocab_size = vocab_size
         self._costs = costs or PassCosts()
-        self._lookups = [number for number, member in enumerate(members) if member.token_cost == 0]
-        self._models = [number for number, member in enumerate(members) if member.token_cost > 0]
-        self._memories: dict[Hashable, _Memory] = {}
+        self._lookups = [number for number, member in enumerate(members) if member.costs is None]
+        self._models = [number for number, member in enumerate(members) if member.costs is not None]
+        self._memories: dict[Hashable, Memory] = {}
+        self._experience = [
+            Record(_PRIOR_ROUNDS, _PRIOR_DRAFTED * _PRIOR_ROUNDS, _PRIOR_ACCEPTED * _PRIOR_ROUNDS) for _ in members
+        ]
+        self._lengths = AnswerLengths()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Each member is asked for all its requests at once."""
         turns = [_Turn(request, self._memory(request)) for request in requests]
+        self._weigh(turns)
         for number in self._lookups:
             for turn, draft in self._ask(number, turns, lambda turn: turn.request):
                 self._take_offer(turn, number, draft)
         for turn in turns:
-            self._choose(turn)
+            self._choose(turn, turns)
         for number in self._models:
             for turn, draft in self._ask(number, [turn for turn in turns if turn.chosen == number], self._own_request):
                 turn.draft = draft
@@ -164,32 +129,57 @@ class CascadeDrafter:
         memory = self._memories.get(request_id)
         if memory is None or memory.used is None:
             return
+        standing = memory.standings[memory.used]
+        standing.credit.settle(result.num_accepted * memory.plain - memory.added)
         if memory.next_id is not None and result.num_accepted > memory.num_own:
             result = VerificationResult(memory.num_own, memory.next_id, Outcome.BONUS)
         num_accepted = sum(node < memory.num_own for node in result.path)
-        memory.records[memory.used].observe(memory.num_own, num_accepted)
+        standing.num_read += num_accepted
+        standing.record.observe(memory.num_own, num_accepted)
+        self._experience[memory.used].observe(memory.num_own, num_accepted, _LONG_MEMORY)
         self.members[memory.used].drafter.observe(request_id, result)
 
     def release(self, request_id: Hashable) -> None:
-        """Forget a request."""
-        self._memories.pop(request_id, None)
+        """Forget a request, but for how long its answer was."""
+        memory = self._memories.pop(request_id, None)
+        if memory is not None:
+            self._lengths.observe(memory.length - memory.start)
         for member in self.members:
             member.drafter.release(request_id)
 
-    def _memory(self, request: DraftRequest) -> _Memory:
+    def _memory(self, request: DraftRequest) -> Memory:
         """Return what is known of a request, the gain of its last round included."""
         length = len(request.context_ids)
         memory = self._memories.get(request.request_id)
         if memory is None:
-            memory = _Memory(length, [_Record() for _ in self.members])
+            memory = Memory(length, length, [Standing(record.worth(_PRIOR_ROUNDS)) for record in self._experience])
             if request.drafter is not None:
                 names = [member.drafter.name for member in self.members]
                 memory.dropped |= {number for number, name in enumerate(names) if name != request.drafter}
             self._memories[request.request_id] = memory
-        elif length > memory.length:
+            return memory
+        memory.has_grown = length > memory.length
+        if memory.has_grown:
             memory.rate.observe(length - memory.length, memory.cost)
+            for standing in memory.standings:
+                standing.credit.wait((length - memory.length) * memory.plain)
             memory.length = length
         return memory
+
+    def _weigh(self, turns: Sequence[_Turn]) -> None:
+        """Find what a unit of cost earns in this round, and how full its pass is, by what was drafted in the last."""
+        memories = [turn.memory for turn in turns]
+        plain = self._costs.of([(1, memory.length) for memory in memories]) / len(memories)
+        earned = sum(memory.rate.tokens for memory in memories) / sum(memory.rate.cost for memory in memories)
+        num_rows = turns[0].request.num_other_rows + sum(1 + memory.num_drafted for memory in memories)
+        for turn in turns:
+            turn.memory.plain, turn.rate = plain, max(1 / plain, earned)
+            turn.num_before = num_rows - 1 - turn.memory.num_drafted
+
+    def _added(self, turn: _Turn, count: int) -> float:
+        """Return what so many draft tokens add to the round's pass."""
+        costs, before = self._costs, 1 + turn.num_before
+        return costs.at(before + count) - costs.at(before) + costs.per_row_context * turn.memory.length * count
 
     def _ask(
         self, number: int, turns: Iterable[_Turn], request_of: Callable[[_Turn], DraftRequest]
@@ -219,69 +209,122 @@ class CascadeDrafter:
             turn.memory.dropped.add(number)
             turn.problem = f"{self.members[number].drafter.name} was dropped: what costs nothing may not draw or branch"
             return
-        chances = _chances(draft, turn.memory.records[number])
-        length, gain = choose_length(chances, self._costs, turn.memory.rate.value)
+        standing = turn.memory.standings[number]
+        length, gain = choose_length(
+            _chances(draft, standing.record),
+            self._costs,
+            turn.rate,
+            num_before=turn.num_before,
+            context=turn.memory.length,
+            budget=standing.credit.balance,
+        )
         if gain > turn.gain:
             turn.offer, turn.gain, turn.offered_by = _named(_cut(draft, length), self.members[number]), gain, number
 
-    def _choose(self, turn: _Turn) -> None:
-        """Choose who drafts: whoever looked something up, or a model by its record."""
-        memory, rate = turn.memory, turn.memory.rate.value
-        turn.chosen, best_gain = turn.offered_by, turn.gain
+    def _choose(self, turn: _Turn, turns: Sequence[_Turn]) -> None:
+        """Choose who drafts: whoever looked something up, or a model by its record, seldom against it."""
+        turn.chosen, best = turn.offered_by, turn.gain
         for number in self._models:
-            member, record = self.members[number], memory.records[number]
-            if number in memory.dropped:
+            costs = self.members[number].costs
+            if number in turn.memory.dropped or costs is None:
                 continue
-            drafted = record.drafted / record.rounds
-            share = min(1.0, turn.request.max_tokens / max(drafted, 1e-9))
-            cost = self._costs.at(1 + round(share * drafted)) - 1 + member.token_cost * max(1.0, share * drafted)
-            gain = share * record.accepted / record.rounds - rate * cost
-            num_unread = memory.length - record.num_read
-            reading = member.token_cost * (self._costs.at(num_unread) - 1)
-            if num_unread > _FEW_TOKENS and record.missed < _MISSED_SHARE * rate * reading:
-                record.missed += max(0.0, gain - turn.gain)
-            elif gain > best_gain:
-                turn.chosen, best_gain = number, gain
+            sharing = sum(other.memory.used == number for other in turns if other is not turn) + 1
+            token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing
+            limit, gain = self._expect(turn, number, token_cost)
+            if limit == 0:
+                continue
+            reading = self._reading(turn, number, costs)
+            if gain > best and self._repays(turn, number, gain - turn.gain, reading):
+                turn.chosen, turn.limit, turn.token_cost, best = number, limit, token_cost, gain
+            elif gain <= 0 and turn.chosen is None:
+                probe = token_cost + self._added(turn, 1) + reading
+                if turn.memory.standings[number].credit.may_probe(probe):
+                    turn.chosen, turn.limit, turn.token_cost = number, 1, token_cost
+
+    def _expect(self, turn: _Turn, number: int, token_cost: float) -> tuple[int, float]:
+        """Return how many tokens a model may draft, all of which may be lost, and what it gains by its record."""
+        standing = turn.memory.standings[number]
+        limit = min(self.members[number].max_tokens, turn.request.max_tokens)
+        while limit and token_cost * limit + self._added(turn, limit) > standing.credit.balance:
+            limit -= 1
+        record = standing.record
+        drafted = record.drafted / record.rounds
+        share = min(1.0, limit / max(drafted, 1e-9))
+        cost = self._added(turn, round(share * drafted)) + token_cost * max(1.0, share * drafted)
+        return limit, share * record.accepted / record.rounds - turn.rate * cost
+
+    def _reading(self, turn: _Turn, number: int, costs: PassCosts) -> float:
+        """Return what it costs a model to read what it has not read, beyond the pass that it drafts with anyway."""
+        num_read = turn.memory.standings[number].num_read
+        return max(0.0, costs.reading(turn.memory.length - num_read, context=num_read) - costs.at(1, num_read))
+
+    def _repays(self, turn: _Turn, number: int, edge: float, reading: float) -> bool:
+        """Whether what a model must read is repaid by what it promises for the rest of the answer."""
+        memory = turn.memory
+        standing = memory.standings[number]
+        if memory.has_grown:
+            standing.edge += max(0.0, edge)
+            standing.num_edges += 1
+        limit = turn.request.num_remaining
+        num_tokens = self._lengths.remaining(memory.length - memory.start, limit)
+        num_rounds = num_tokens / (1 + standing.record.accepted / standing.record.rounds)
+        average = standing.edge / max(standing.num_edges, 1)
+        return average * num_rounds >= turn.rate * reading
 
     def _own_request(self, turn: _Turn) -> DraftRequest:
         """Return what the chosen model is asked for; from then on it has read the context."""
         number = self._models[0] if turn.chosen is None else turn.chosen
-        record = turn.memory.records[number]
-        record.num_read, record.missed = turn.memory.length, 0.0
-        return replace(turn.request, max_tokens=min(self.members[number].max_tokens, turn.request.max_tokens))
+        standing = turn.memory.standings[number]
+        standing.num_read = turn.memory.length
+        chance = max(standing.record.chance, 1e-9)
+        added = [self._added(turn, count) for count in range(turn.limit + 1)]
+        least = [turn.rate * (turn.token_cost + more - less) / chance for less, more in pairwise(added)]
+        return replace(turn.request, max_tokens=turn.limit, least_chances=(0.0, *least[1:]))
 
     def _settle(self, turn: _Turn) -> None:
         """Fall back on what was looked up where a model has nothing to propose, and note what the round costs."""
         memory, drafting = turn.memory, 0.0
         if turn.chosen in self._models:
-            drafting = self.members[turn.chosen].token_cost * turn.draft.depth
+            drafting = turn.token_cost * max(1, turn.draft.depth)
             if len(turn.draft):
                 turn.draft = _named(turn.draft, self.members[turn.chosen])
             else:
                 if not (isinstance(turn.draft, Draft) and turn.draft.is_reading):
-                    memory.records[turn.chosen].observe(0, 0)
+                    memory.standings[turn.chosen].record.observe(0, 0)
+                    memory.standings[turn.chosen].credit.settle(-drafting)
                 turn.problem = turn.problem or turn.draft.problem
                 turn.chosen = turn.offered_by
         if turn.chosen == turn.offered_by:
             turn.draft = turn.offer
-        memory.used, memory.num_own, memory.next_id = turn.chosen, len(turn.draft), None
-        memory.cost = self._costs.at(1 + len(turn.draft)) + drafting
+        count = len(turn.draft)
+        memory.used, memory.num_own, memory.next_id = turn.chosen, count, None
+        memory.num_drafted, memory.added = count, self._added(turn, count) + drafting
+        memory.cost = memory.plain + memory.added
 
     def _continue(self, turn: _Turn, number: int, more: Proposal) -> None:
         """Let what was looked up follow a model's draft, as far as it pays."""
         draft, memory = turn.draft, turn.memory
         if memory.used is None or not isinstance(draft, Draft) or not isinstance(more, Draft) or more.probs is not None:
             return
-        record = memory.records[memory.used]
-        first, *others = [*_chances(more, record), 0.0]
-        survival = prod(_chances(draft, record))
-        num_before = len(draft)
-        length, gain = choose_length([survival * first, *others], self._costs, memory.rate.value, num_before=num_before)
+        standing = memory.standings[memory.used]
+        first, *others = [*_chances(more, standing.record), 0.0]
+        survival = prod(_chances(draft, standing.record))
+        length, gain = choose_length(
+            [survival * first, *others],
+            self._costs,
+            turn.rate,
+            num_before=turn.num_before + len(draft),
+            context=memory.length,
+            budget=standing.credit.balance - memory.added,
+        )
         if gain <= 0 or (length := min(length, len(more))) == 0:
             return
         memory.next_id = more.token_ids[0] if memory.next_id is None else memory.next_id
+        before = self._added(turn, len(draft))
         turn.draft = _joined(draft, _named(_cut(more, length), self.members[number]))
-        memory.cost += self._costs.at(1 + num_before + length) - self._costs.at(1 + num_before)
+        memory.num_drafted = len(turn.draft)
+        memory.added += self._added(turn, memory.num_drafted) - before
+        memory.cost = memory.plain + memory.added
 
 
 def _may_grow(turn: _Turn) -> bool:
@@ -302,7 +345,7 @@ def _finished(turn: _Turn) -> Proposal:
     return replace(turn.draft, problem=turn.problem)
 
 
-def _chances(draft: Draft, record: _Record) -> Sequence[float]:
+def _chances(draft: Draft, record: Record) -> Sequence[float]:
     return draft.confidences or [record.chance] * len(draft)
 
 

@@ -238,11 +238,17 @@ class DraftModelDrafter:
             return False
         is_start = growth.level == [-1]
         growth.level = [node for node in growth.level if self._may_go_on(growth, node)]
-        if not growth.level or sum(growth.confidence[node] for node in growth.level) < self._min_confidence:
+        if not growth.level or sum(growth.confidence[node] for node in growth.level) < self._least_chance(growth):
             return False
         fed = len(growth.pending_ids) if is_start else 1 if growth.is_chain else len(growth.inner) + len(growth.level)
         held = self._backend.length(growth.cache.sequence_id) if growth.is_chain else growth.cache.num_confirmed
         return held + fed <= self._backend.max_length
+
+    def _least_chance(self, growth: _Growth) -> float:
+        """Return how likely the last level must be reached for another to be worth its pass."""
+        depth = len(growth.path(growth.level[0]))
+        wanted = growth.request.least_chances
+        return max(self._min_confidence, wanted[depth] if depth < len(wanted) else 0.0)
 
     def _may_go_on(self, growth: _Growth, node: int) -> bool:
         if node < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import TypeAlias
 
 from outrider.errors import UsageError
@@ -92,8 +93,15 @@ class Rate:
         return max(1.0, self.tokens / self.cost)
 
 
-def choose_length(
-    chances: Sequence[float], costs: PassCosts, rate: float, *, token_cost: float = 0.0, num_before: int = 0
+def choose_length(  # noqa: PLR0913 - what a token costs has several sides
+    chances: Sequence[float],
+    costs: PassCosts,
+    rate: float,
+    *,
+    token_cost: float = 0.0,
+    num_before: int = 0,
+    context: int = 0,
+    budget: float = inf,
 ) -> tuple[int, float]:
     """Return the draft length with the highest gain over no draft, and that gain: 0 and 0.0 if none pays.
 
@@ -106,16 +114,20 @@ def choose_length(
         costs: Of the pass that checks them.
         rate: Tokens that a unit of cost earns; see :class:`Rate`.
         token_cost: Of drafting one token.
-        num_before: Draft tokens that come before them and are paid for.
+        num_before: Rows of the pass that come before them and are paid for: draft tokens, and other requests'.
+        context: How many tokens the request's cache holds.
+        budget: The most that a draft may cost.
     """
     best, best_gain = 0, 0.0
     expected, survival = 0.0, 1.0
     paid = costs.at(1 + num_before)
+    token_cost += costs.per_row_context * context
     for length, chance in enumerate(chances, start=1):
         survival *= chance
         expected += survival
-        gain = expected - rate * (costs.at(1 + num_before + length) - paid + token_cost * length)
-        if gain > best_gain:
+        cost = costs.at(1 + num_before + length) - paid + token_cost * length
+        gain = expected - rate * cost
+        if gain > best_gain and cost <= budget:
             best, best_gain = length, gain
     return best, best_gain
 

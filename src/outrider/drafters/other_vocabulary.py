@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
+from operator import mul
 
 from outrider.backends.base import Backend
 from outrider.drafters.base import DraftRequest
@@ -99,9 +100,19 @@ class OtherVocabularyDrafter:
     def _cut(self, draft: Proposal, max_tokens: int) -> Draft:
         """Return what the draft wrote as the target would cut it, without control tokens that mean nothing to it."""
         vocabulary = self._vocabulary
-        joint_ids = [joint_id for joint_id in vocabulary.joint_ids[list(draft.token_ids)].tolist() if joint_id >= 0]
+        chances = draft.confidences if isinstance(draft, Draft) else ()
+        written = zip(vocabulary.joint_ids[list(draft.token_ids)].tolist(), accumulate(chances, mul), strict=True)
+        known = [(joint_id, survival) for joint_id, survival in written if joint_id >= 0]
         token_ids: list[int] = []
-        for is_text, run in groupby(joint_ids, key=lambda joint_id: bool(vocabulary.token_bytes(joint_id))):
+        survivals = [1.0]
+        for is_text, run in groupby(known, key=lambda one: bool(vocabulary.token_bytes(one[0]))):
             same = list(run)
-            token_ids += vocabulary.target.encode(b"".join(map(vocabulary.token_bytes, same))) if is_text else same
-        return Draft(tuple(token_ids[:max_tokens]), problem=draft.problem)
+            pieces = [vocabulary.token_bytes(joint_id) for joint_id, _ in same]
+            cut = vocabulary.target.encode(b"".join(pieces)) if is_text else [joint_id for joint_id, _ in same]
+            token_ids += cut
+            # As likely as the last of its own tokens that has a byte in it.
+            by_byte = [survival for piece, (_, survival) in zip(pieces, same, strict=True) for _ in piece or b"."]
+            ends = accumulate(len(vocabulary.target.token_bytes[token_id]) if is_text else 1 for token_id in cut)
+            survivals += [by_byte[min(end, len(by_byte)) - 1] for end in ends]
+        confidences = [after / before if before > 0 else 0.0 for before, after in pairwise(survivals)]
+        return Draft(tuple(token_ids[:max_tokens]), problem=draft.problem, confidences=tuple(confidences[:max_tokens]))

@@ -93,11 +93,7 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     members = [
         Member(part.drafter)
         if isinstance(part.drafter, NgramDrafter)
-        else Member(
-            part.drafter,
-            min(max(costs.drafts[part.drafter.name].at(1), 0.01), 10.0),
-            max_model_tokens or default_length(part.drafter),
-        )
+        else Member(part.drafter, costs.drafts[part.drafter.name], max_model_tokens or default_length(part.drafter))
         for part in parts
     ]
     return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)

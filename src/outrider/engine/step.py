@@ -10,7 +10,7 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from outrider.backends.base import Backend, Rows
-from outrider.backends.prefill import feed_all_but_last_piece
+from outrider.backends.prefill import PIECE, feed_all_but_last_piece
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine import drafting
 from outrider.engine.commit import Halt, commit
@@ -110,7 +110,7 @@ class Stepper:
             max_draft_reading: How many tokens of a context the drafter may read before it drafts; it drafts later
                 where there are more. None for as many as there are.
         """
-        drafts = self._draft(sequences, max_draft_reading)
+        drafts = self._draft(sequences, max_draft_reading, sum(count for _, count in reading))
         batch = [self._rows(sequence, draft) for sequence, draft in zip(sequences, drafts, strict=True)]
         pieces = [self._piece(sequence, count) for sequence, count in reading]
         logits = self.target.forward([*batch, *pieces])[:, : self.vocab_size]
@@ -151,8 +151,11 @@ class Stepper:
     def _rule(self, sequence: Sequence) -> Rule:
         return sequence.request.speculation.rule or self.rule
 
-    def _draft(self, sequences: Several[Sequence], max_reading: int | None) -> list[Proposal]:
-        """Return a draft per sequence. The first round of a sequence has none: its first token should not wait."""
+    def _draft(self, sequences: Several[Sequence], max_reading: int | None, num_read: int) -> list[Proposal]:
+        """Return a draft per sequence, in a round that reads so many tokens of others.
+
+        The first round of a sequence has none: its first token should not wait.
+        """
         drafts: list[Proposal] = [NO_DRAFT] * len(sequences)
         asked = [
             index
@@ -161,10 +164,12 @@ class Stepper:
         ]
         if self.drafter is None or not asked:
             return drafts
+        others = [sequence for index, sequence in enumerate(sequences) if index not in asked]
+        num_other_rows = num_read + sum(min(PIECE, self._num_unfed(sequence)) for sequence in others)
         proposed = drafting.propose(
             self.drafter,
             [sequences[index] for index in asked],
-            lambda sequence: self._draft_request(sequence, max_reading),
+            lambda sequence: self._draft_request(sequence, max_reading, num_other_rows),
             vocab_size=self.vocab_size,
             reads_laws=lambda sequence: reads_laws(sequence.params, self._rule(sequence)),
         )
@@ -172,13 +177,16 @@ class Stepper:
             drafts[index] = draft
         return drafts
 
+    def _num_unfed(self, sequence: Sequence) -> int:
+        return len(sequence.token_ids) - self.target.length(sequence.cache_id)
+
     def _room(self, sequence: Sequence) -> int:
         """Return how many draft tokens are worth verifying: the token after them must have its place, too."""
         wanted = sequence.request.speculation.num_speculative_tokens
         limit = self.num_speculative_tokens if wanted is None else min(wanted, self.num_speculative_tokens)
         return min(limit, sequence.num_remaining - 1)
 
-    def _draft_request(self, sequence: Sequence, max_reading: int | None) -> DraftRequest:
+    def _draft_request(self, sequence: Sequence, max_reading: int | None, num_other_rows: int = 0) -> DraftRequest:
         return DraftRequest(
             request_id=sequence.request.request_id,
             context_ids=sequence.token_ids,
@@ -189,6 +197,8 @@ class Stepper:
             prediction_ids=sequence.request.prediction_ids,
             max_read_tokens=max_reading,
             drafter=sequence.request.speculation.drafter,
+            num_remaining=sequence.num_remaining,
+            num_other_rows=num_other_rows,
         )
 
     def _rows(self, sequence: Sequence, draft: Proposal) -> Rows:
