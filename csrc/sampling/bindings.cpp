@@ -14,6 +14,7 @@
 #include <string>
 
 #include "sampling/law.h"
+#include "sampling/shape.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -45,17 +46,37 @@ std::pair<int64_t, float> argmax(const Vector<float>& logits, const std::string&
   return {row.best_id, row.top};
 }
 
-bool copy_row(const Vector<float>& logits, const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& out,
-              const std::optional<Vector<uint8_t>>& allowed, const std::string& isa) {
-  const std::span<const float> row = as_row(logits);
-  if (out.size() != row.size())
-    throw std::invalid_argument("out has " + std::to_string(out.size()) + " entries; the row has " +
-                                std::to_string(row.size()));
-  const size_t bytes = (row.size() + 7) / 8;
-  if (allowed && allowed->size() != bytes)
-    throw std::invalid_argument("allowed has " + std::to_string(allowed->size()) + " bytes; " +
-                                std::to_string(row.size()) + " bits take " + std::to_string(bytes));
-  return kernels_for(isa).copy(row.data(), std::ssize(row), allowed ? allowed->data() : nullptr, out.data());
+void check_ids(const char* name, const Vector<int64_t>& ids, int64_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids.data()[i] < 0 || ids.data()[i] >= vocab_size)
+      throw nb::index_error((std::string(name) + " has " + std::to_string(ids.data()[i]) + "; the row has ids 0 to " +
+                             std::to_string(vocab_size - 1)).c_str());
+}
+
+void check_lengths(const char* one, size_t length, const char* other, size_t expected) {
+  if (length != expected)
+    throw std::invalid_argument(std::string(one) + " has " + std::to_string(length) + " entries; " + other + " has " +
+                                std::to_string(expected));
+}
+
+bool shape_row_in_place(const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& row,
+                        const Vector<int64_t>& bias_ids, const Vector<float>& biases, const Vector<int64_t>& seen_ids,
+                        const Vector<int64_t>& output_counts, const Vector<int64_t>& excluded_ids,
+                        double repetition_penalty, double presence_penalty, double frequency_penalty,
+                        const std::optional<Vector<uint8_t>>& allowed, const std::string& isa) {
+  as_row(Vector<float>(row));
+  const auto size = static_cast<int64_t>(row.size());
+  check_ids("bias_ids", bias_ids, size);
+  check_ids("seen_ids", seen_ids, size);
+  check_ids("excluded_ids", excluded_ids, size);
+  check_lengths("biases", biases.size(), "bias_ids", bias_ids.size());
+  check_lengths("output_counts", output_counts.size(), "seen_ids", seen_ids.size());
+  if (allowed) check_lengths("allowed", allowed->size(), "a bit for each token", (row.size() + 7) / 8);
+  const auto span = [](const auto& vector) { return std::span(vector.data(), vector.size()); };
+  return shape_row({row.data(), row.size()},
+                   {span(bias_ids), span(biases), span(seen_ids), span(output_counts), repetition_penalty,
+                    presence_penalty, frequency_penalty, allowed ? allowed->data() : nullptr, span(excluded_ids)},
+                   kernels_for(isa));
 }
 
 Row finite_row(const Vector<float>& logits, const SamplingKernels& kernels) {
@@ -144,8 +165,10 @@ void bind_sampling(nb::module_& m) {
       .def("without", [](const Law& law, int64_t id) { return law.without(checked_id(law, id)); }, "token_id"_a)
       .def("top", &Law::top, "count"_a);
   m.def("likeliest", &likeliest, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
-  m.def("copy_row", &copy_row, "logits"_a.noconvert(), "out"_a.noconvert(),
-        "allowed"_a.noconvert().none() = nb::none(), nb::kw_only(), "isa"_a = "");
+  m.def("shape_row", &shape_row_in_place, "row"_a.noconvert(), nb::kw_only(), "bias_ids"_a.noconvert(),
+        "biases"_a.noconvert(), "seen_ids"_a.noconvert(), "output_counts"_a.noconvert(), "excluded_ids"_a.noconvert(),
+        "repetition_penalty"_a = 1.0, "presence_penalty"_a = 0.0, "frequency_penalty"_a = 0.0,
+        "allowed"_a.noconvert().none() = nb::none(), "isa"_a = "");
   m.def("argmax", &argmax, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
 }
 

@@ -56,7 +56,10 @@ class SoftmaxEntries final : public Entries {
     owner_ = copy;
   }
   void fill(int64_t begin, int64_t count, double* out) const override {
-    kernels_.weights(logits_ + begin, count, top_, inverse_temperature_, out);
+    if (is_excluded(maxima_, begin, count))
+      std::fill_n(out, count, 0.0);
+    else
+      kernels_.weights(logits_ + begin, count, top_, inverse_temperature_, out);
   }
   std::vector<double> group_bounds(int64_t) const override {
     std::vector<double> bounds(maxima_.size());

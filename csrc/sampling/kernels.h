@@ -2,7 +2,10 @@
 // of alignment, and nothing beyond the n entries is read or written.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 #include "isa.h"
 
@@ -15,9 +18,8 @@ struct SamplingKernels {
   // Writes the largest value of each group of 64 (the last may be shorter) and returns whether every value is below
   // plus infinity; if not, the largest values say nothing of it.
   bool (*group_maxima)(const float* x, int64_t n, float* maxima);
-  // out = x, or minus infinity where bit i % 8 of byte i / 8 is 0; without bits a copy. Returns whether every value of x is
-  // below plus infinity, and one above minus infinity. out may be x.
-  bool (*copy)(const float* x, int64_t n, const uint8_t* bits, float* out);
+  // Makes x[i] minus infinity where bit i % 8 of byte i / 8 is 0.
+  void (*mask)(float* x, int64_t n, const uint8_t* bits);
   // out = exp((x - top) * inverse_temperature), for x <= top.
   void (*weights)(const float* x, int64_t n, float top, double inverse_temperature, double* out);
   double (*sum)(const double* x, int64_t n);
@@ -29,5 +31,12 @@ struct SamplingKernels {
 };
 
 const SamplingKernels& sampling_kernels(Isa isa);
+
+// Whether every entry of some is minus infinity, by the largest values of all groups: of a masked row, or one of a model
+// that cannot say every token, most blocks are, and need no weights worked out.
+inline bool is_excluded(const std::vector<float>& maxima, int64_t begin, int64_t count) {
+  const auto first = maxima.begin() + begin / kGroup, last = maxima.begin() + (begin + count - 1) / kGroup;
+  return std::all_of(first, last + 1, [](float most) { return most == -std::numeric_limits<float>::infinity(); });
+}
 
 }  // namespace outrider

@@ -3,6 +3,6 @@
 namespace outrider {
 
 extern const SamplingKernels kAvx2Sampling;
-const SamplingKernels kAvx2Sampling = {group_maxima, copy, weights, sum, moment, difference};
+const SamplingKernels kAvx2Sampling = {group_maxima, mask, weights, sum, moment, difference};
 
 }  // namespace outrider

@@ -3,6 +3,6 @@
 namespace outrider {
 
 extern const SamplingKernels kAvx512Sampling;
-const SamplingKernels kAvx512Sampling = {group_maxima, copy, weights, sum, moment, difference};
+const SamplingKernels kAvx512Sampling = {group_maxima, mask, weights, sum, moment, difference};
 
 }  // namespace outrider

@@ -3,6 +3,6 @@
 namespace outrider {
 
 extern const SamplingKernels kPortableSampling;
-const SamplingKernels kPortableSampling = {group_maxima, copy, weights, sum, moment, difference};
+const SamplingKernels kPortableSampling = {group_maxima, mask, weights, sum, moment, difference};
 
 }  // namespace outrider

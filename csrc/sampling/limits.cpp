@@ -169,6 +169,7 @@ Sums sum_everything(const Row& row, double inverse_temperature, const SamplingKe
   const int64_t size = std::ssize(row.logits);
   for (int64_t begin = 0; begin < size; begin += kBlock) {
     const int64_t count = std::min(kBlock, size - begin);
+    if (is_excluded(row.maxima, begin, count)) continue;
     const float* x = row.logits.data() + begin;
     kernels.weights(x, count, row.top, inverse_temperature, weights);
     sums.weights += kernels.sum(weights, count);

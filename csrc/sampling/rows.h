@@ -26,31 +26,13 @@ bool group_maxima(const float* x, int64_t n, float* maxima) {
   return sum_of_lanes(trouble) == 0.0f;
 }
 
-bool copy(const float* x, int64_t n, const uint8_t* bits, float* out) {
-  const Vec lowest = splat(-0x1.fffffep127f), zero = splat(0.0f), nothing = splat(-kInfinity);
-  Vec trouble = zero, most = nothing;  // trouble as above
-  const auto take = [&](const float* from, uint16_t allowed, float* to) {
-    const Vec values = load(from);
-    trouble = fma(max(lowest, values), zero, trouble);
-    most = max(values, most);
-    store(to, select(allowed, values, nothing));
-  };
+void mask(float* x, int64_t n, const uint8_t* bits) {
+  const Vec nothing = splat(-kInfinity);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    uint16_t allowed = 0xffff;
-    if (bits != nullptr) allowed = static_cast<uint16_t>(bits[i / 8] | bits[i / 8 + 1] << 8);
-    take(x + i, allowed, out + i);
-  }
-  if (i < n) {
-    const auto rest = static_cast<size_t>(n - i);
-    float some[kLanes];
-    for (size_t j = 0; j < kLanes; ++j) some[j] = j < rest ? x[i + static_cast<int64_t>(j)] : -kInfinity;
-    int allowed = 0xffff;
-    if (bits != nullptr) allowed = bits[i / 8] | (rest > 8 ? bits[i / 8 + 1] << 8 : 0);
-    take(some, static_cast<uint16_t>(allowed), some);
-    std::memcpy(out + i, some, rest * sizeof(float));
-  }
-  return sum_of_lanes(trouble) == 0.0f && max_of_lanes(most) > -kInfinity;
+  for (; i + kLanes <= n; i += kLanes)
+    store(x + i, select(static_cast<uint16_t>(bits[i / 8] | bits[i / 8 + 1] << 8), load(x + i), nothing));
+  for (; i < n; ++i)
+    if ((bits[i / 8] >> i % 8 & 1) == 0) x[i] = -kInfinity;
 }
 
 // Calls f(i, lanes) for the whole lanes of n entries and f(i, count) for what is left over.

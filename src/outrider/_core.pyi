@@ -199,23 +199,43 @@ class Law:
 def argmax(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
     """Return where the largest value is and what it is: the lowest index on a tie, the first NaN if there is any."""
 
-def copy_row(
-    logits: NDArray[np.float32], out: NDArray[np.float32], allowed: NDArray[np.uint8] | None = None, *, isa: str = ""
+def shape_row(
+    row: NDArray[np.float32],
+    *,
+    bias_ids: NDArray[np.int64],
+    biases: NDArray[np.float32],
+    seen_ids: NDArray[np.int64],
+    output_counts: NDArray[np.int64],
+    excluded_ids: NDArray[np.int64],
+    repetition_penalty: float = 1.0,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    allowed: NDArray[np.uint8] | None = None,
+    isa: str = "",
 ) -> bool:
-    """Copy a row of logits ``[vocab_size]`` to ``out``, which may be the row itself.
+    """Do to a row of logits ``[vocab_size]``, in place, all that settings ask for before temperature.
 
     Args:
-        logits: The row.
-        out: As long; what is in it is overwritten.
-        allowed: ``[ceil(vocab_size / 8)]``, a bit for each token, the lowest first: minus infinity is written where it
-            is 0. None to copy all.
+        row: Is modified.
+        bias_ids: Distinct.
+        biases: What is added to the logit of each.
+        seen_ids: The distinct tokens of prompt and output: what the repetition penalty is about.
+        output_counts: How often each occurs in the output: what the other two penalties are about.
+        excluded_ids: Get minus infinity.
+        repetition_penalty: Divides logits above zero and multiplies the others; 1 for none.
+        presence_penalty: Is subtracted once from what occurs in the output; 0 for none.
+        frequency_penalty: Is subtracted each time it occurs; 0 for none.
+        allowed: ``[ceil(vocab_size / 8)]``, a bit for each token, the lowest first: those whose bit is 0 get minus
+            infinity. None to allow all.
         isa: The instruction set; the best by default.
 
     Returns:
-        Whether the row, as it was given, has no NaN or plus infinity, and a token that is not excluded.
+        Whether the row, as it was given, has no NaN or plus infinity, and a token that is not excluded. If not it is
+        left as it was.
 
     Raises:
         ValueError: Lengths that do not fit.
+        IndexError: An id outside the row.
     """
 
 def likeliest(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:

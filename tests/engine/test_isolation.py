@@ -235,9 +235,9 @@ class TooComplex(LawShaper):
         self._check(self.left)
         super().advance(token_id)
 
-    def shape(self, logits, draft_ids):
+    def shape(self, logits, draft_ids, *, out=None):
         self._check(self.left - len(draft_ids))
-        return super().shape(logits, draft_ids)
+        return super().shape(logits, draft_ids, out=out)
 
     def _check(self, left):
         if left <= 0:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy_shaping import penalise
 
 from outrider.sampling import LawShaper
-from outrider.sampling.processors import TokenCounts, penalise
+from outrider.sampling.processors import TokenCounts
 
 
 class OncePerRound(LawShaper):
@@ -41,7 +42,7 @@ class OneTokenLate(LawShaper):
     """The last draft token before a position does not count for it."""
 
     def _shape(self, row, draft_ids):
-        super()._shape(row, draft_ids[:-1])
+        return super()._shape(row, draft_ids[:-1])
 
 
 class OneTokenEarly(LawShaper):
@@ -79,7 +80,7 @@ class Distinct(LawShaper):
     """A draft that says a token twice counts it once."""
 
     def _shape(self, row, draft_ids):
-        super()._shape(row, tuple(dict.fromkeys(draft_ids)))
+        return super()._shape(row, tuple(dict.fromkeys(draft_ids)))
 
 
 class CountsOfThePrompt(LawShaper):
@@ -141,6 +142,7 @@ class EndsWithoutStopTokens(LawShaper):
         super()._shape(row, draft_ids)
         if self._is_too_short(len(draft_ids)):
             row[[*self.params.stop_token_ids]] = kept[[*self.params.stop_token_ids]]
+        return True
 
 
 class PenaltiesBeforeBias(LawShaper):
@@ -150,6 +152,7 @@ class PenaltiesBeforeBias(LawShaper):
         ids, counts = self._counts.after(draft_ids)
         penalise(row, ids, counts, self.params)
         row[self._compiled.bias_ids] += self._compiled.biases
+        return True
 
 
 class FrequencyForPresence(LawShaper):
@@ -158,6 +161,7 @@ class FrequencyForPresence(LawShaper):
     def _shape(self, row, draft_ids):
         ids, counts = self._counts.after(draft_ids)
         row[ids] -= self.params.presence_penalty * counts
+        return True
 
 
 class MultipliesPositives(LawShaper):
@@ -166,14 +170,15 @@ class MultipliesPositives(LawShaper):
     def _shape(self, row, draft_ids):
         ids, _ = self._counts.after(draft_ids)
         row[ids] *= self.params.repetition_penalty
+        return True
 
 
 class CountsWithDuplicates(TokenCounts):
-    """Hands out a token twice if it is new in the draft, so that one count overwrites the other."""
+    """Hands out every token twice, so that it is penalised twice."""
 
     def after(self, draft_ids: Sequence[int]):
-        ids, counts = super().after(())
-        return np.append(ids, draft_ids).astype(np.intp), np.append(counts, np.ones(len(draft_ids), dtype=np.int64))
+        ids, counts = super().after(draft_ids)
+        return np.tile(ids, 2), np.tile(counts, 2)
 
 
 class DuplicateCounts(LawShaper):
@@ -188,15 +193,14 @@ class GrammarOfTheCommittedOutput(LawShaper):
     """The mask does not move on within a draft."""
 
     def _shape(self, row, draft_ids):
-        super()._shape(row, ())
+        return super()._shape(row, ())
 
 
 class NoMoreGrammarInDrafts(LawShaper):
     """The grammar is asked about the first position only."""
 
     def _shape(self, row, draft_ids):
-        if not draft_ids:
-            super()._shape(row, draft_ids)
+        return bool(draft_ids) or super()._shape(row, draft_ids)
 
 
 class GrammarOfTheDraftAlone(LawShaper):

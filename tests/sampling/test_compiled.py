@@ -31,7 +31,7 @@ def test_ids_outside_the_vocabulary_are_refused_by_name(field, settings):
 def test_settings_that_leave_nothing_to_say_are_refused():
     with pytest.raises(UsageError, match="leave ends the answer, and min_tokens is 1"):
         compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,), min_tokens=1)
-    assert compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,)).allowed_ids.tolist() == [25, 3]
+    assert compiled(allowed_token_ids=(25, 3), stop_token_ids=(3,)).allowed.tolist() == [8, 0, 0, 2]
 
 
 def test_bad_words_may_not_leave_nothing_either():

@@ -47,6 +47,7 @@ def rows(step=9):
     yield rng.integers(-2, 3, 700).astype(np.float32)
     yield np.where(rng.random(200) < 0.9, -INF, row[:200]).astype(np.float32)
     yield np.array([*[-INF] * 70, 1.0, *[-INF] * 5], np.float32)
+    yield np.array([*[-INF] * 600, 1.0, 0.5, *[-INF] * 1000, 2.0, *[-INF] * 700], np.float32)  # whole blocks of nothing
     yield np.array([3e38, -3e38, 3e38, 0.0], np.float32)
     yield np.array([1e-45, 0.0, -1e-45, -0.0, 2e-39], np.float32)
     yield np.linspace(-800, 0, 900).astype(np.float32)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_core_shaping import Shaping, by_core, ids
 
 from outrider.sampling import SamplingParams
-from outrider.sampling.processors import TokenCounts, add_bias, completing_ids, exclude, keep_only, penalise
+from outrider.sampling.processors import TokenCounts, completing_ids
 
 INF = float("inf")
 
@@ -15,42 +16,39 @@ def row(*values):
     return np.array(values, dtype=np.float32)
 
 
-def ids(*values):
-    return np.array(values, dtype=np.intp)
+def penalised(logits, seen_ids, output_counts, **penalties):
+    assert by_core(
+        logits, Shaping(seen_ids=seen_ids, output_counts=ids(*output_counts), params=SamplingParams(**penalties))
+    )
+    return logits.tolist()
 
 
 def test_bias_is_added_to_its_tokens_only():
     logits = row(1, 2, 3, -INF)
-    add_bias(logits, ids(2, 0, 3), row(-4, 0.5, 7))
+    by_core(logits, Shaping(ids(2, 0, 3), row(-4, 0.5, 7)))
     assert logits.tolist() == [1.5, 2, -1, -INF]
 
 
 def test_repetition_penalty_divides_what_is_positive_and_multiplies_the_rest():
     logits = row(3, -3, 0, 5, -INF)
-    penalise(logits, ids(0, 1, 2, 4), np.zeros(4, dtype=np.int64), SamplingParams(repetition_penalty=1.5))
-    assert logits.tolist() == [2, -4.5, 0, 5, -INF]
+    assert penalised(logits, ids(0, 1, 2, 4), (0, 0, 0, 0), repetition_penalty=1.5) == [2, -4.5, 0, 5, -INF]
 
 
 def test_presence_counts_once_frequency_each_time_and_the_prompt_not_at_all():
     logits = row(0, 0, 0, 0)
-    counts = np.array([3, 1, 0])
-    penalise(logits, ids(0, 1, 2), counts, SamplingParams(presence_penalty=0.5, frequency_penalty=0.25))
-    assert logits.tolist() == [-1.25, -0.75, 0, 0]
+    given = penalised(logits, ids(0, 1, 2), (3, 1, 0), presence_penalty=0.5, frequency_penalty=0.25)
+    assert given == [-1.25, -0.75, 0, 0]
 
 
 def test_the_repetition_penalty_comes_before_the_others():
-    logits = row(2)
-    penalise(logits, ids(0), np.array([1]), SamplingParams(repetition_penalty=2.0, presence_penalty=1.0))
-    assert logits.tolist() == [0]
+    assert penalised(row(2), ids(0), (1,), repetition_penalty=2.0, presence_penalty=1.0) == [0]
 
 
 def test_masks():
     logits = row(1, 2, 3, 4)
-    exclude(logits, ids(1))
+    by_core(logits, Shaping(excluded_ids=ids(1)))
     assert logits.tolist() == [1, -INF, 3, 4]
-    keep_only(logits, ids(3, 1))
-    assert logits.tolist() == [-INF, -INF, -INF, 4]
-    exclude(logits, ids())
+    by_core(logits, Shaping(allowed=np.array([0b1010], np.uint8)))
     assert logits.tolist() == [-INF, -INF, -INF, 4]
 
 

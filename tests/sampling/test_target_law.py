@@ -17,7 +17,7 @@ LOGITS = np.log(np.array([[1, 4, 4, 1], [7, 1, 1, 1]], dtype=np.float32))
 
 def make_law(logits=LOGITS, draft_ids=(2,), **settings):
     shaper = LawShaper(compile_params(SamplingParams(**settings), Vocabulary(Letters(), 4)), (0,))
-    return TargetLaw(logits, shaper, Draft(draft_ids))
+    return TargetLaw(logits.copy(), shaper, Draft(draft_ids))
 
 
 def test_logprobs_are_those_of_the_law_with_its_temperature_and_limits():
@@ -57,9 +57,9 @@ def test_a_row_is_worked_out_when_it_is_asked_for_and_once():
     asked = []
 
     class Spy(LawShaper):
-        def shape(self, logits, draft_ids):
+        def shape(self, logits, draft_ids, *, out=None):
             asked.append(tuple(draft_ids))
-            return super().shape(logits, draft_ids)
+            return super().shape(logits, draft_ids, out=out)
 
     compiled = compile_params(SamplingParams(temperature=1.0, logprobs=1), Vocabulary(Letters(), 4))
     law = TargetLaw(LOGITS, Spy(compiled, (0,)), Draft((2,)))

@@ -98,7 +98,8 @@ class Backend(Protocol):
 
         Returns:
             ``[sum(num_logits), vocab_size]`` float32, in batch order then token order. The array belongs to the
-            backend and is valid until the next ``forward`` of this backend: copy what must live longer.
+            caller until the next ``forward`` of this backend, who may write to it, but not raise what is minus
+            infinity: copy what must live longer.
 
         Raises:
             ContextLengthError: A sequence would outgrow ``max_length``, every node of a tree counted. Nothing is

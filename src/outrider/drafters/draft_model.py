@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from outrider._core import Law
+from outrider._core import Law, argmax
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import PIECE, feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
@@ -285,8 +285,9 @@ class DraftModelDrafter:
             growth.inner.append(node)
             try:
                 padded = self._padded(row)[np.newaxis]
-                shaped = growth.request.shaper.shape(padded, path)
-                if shaped is padded or shaped.max() != -np.inf:
+                out = padded if padded.flags.writeable else None
+                shaped = growth.request.shaper.shape(padded, path, out=out)
+                if not growth.request.shaper.is_busy(len(path)) or argmax(shaped[0])[1] != -np.inf:
                     self._branch(growth, node, shaped, len(path))
             except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
                 growth.problem = str(error)

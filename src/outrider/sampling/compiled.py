@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.errors import UsageError
-from outrider.sampling.grammar import Grammar
+from outrider.sampling.grammar import Bits, Grammar
 from outrider.sampling.params import SamplingParams
 from outrider.sampling.processors import Ids
 from outrider.sampling.response_format import grammar_source
@@ -24,7 +24,8 @@ class CompiledParams:
         params: What the caller said.
         bias_ids: The tokens of ``logit_bias``.
         biases: Their biases.
-        allowed_ids: ``allowed_token_ids``, or None for all.
+        allowed: A bit for each token, whether ``allowed_token_ids`` has it, the lowest bit of a byte first; None for
+            all.
         end_ids: What must not be emitted before ``min_tokens`` tokens: the model's end-of-sequence tokens and
             ``stop_token_ids``.
         bad_words: The token ids of each spelling of each bad word.
@@ -34,7 +35,7 @@ class CompiledParams:
     params: SamplingParams
     bias_ids: Ids
     biases: NDArray[np.float32]
-    allowed_ids: Ids | None
+    allowed: Bits | None
     end_ids: Ids
     bad_words: tuple[tuple[int, ...], ...]
     grammar: Grammar | None
@@ -58,12 +59,13 @@ def compile_params(params: SamplingParams, vocabulary: Vocabulary) -> CompiledPa
     end_ids = sorted({*vocabulary.eos_ids, *params.stop_token_ids})
     bad_words = _spellings(params.bad_words, vocabulary)
     _check_choice(params, vocabulary, end_ids, bad_words)
+    ids = np.arange(vocabulary.size)
     source = None if params.response_format is None else grammar_source(params.response_format)
     return CompiledParams(
         params=params,
         bias_ids=np.array(list(params.logit_bias), dtype=np.intp),
         biases=np.array(list(params.logit_bias.values()), dtype=np.float32),
-        allowed_ids=None if allowed is None else np.array(allowed, dtype=np.intp),
+        allowed=None if allowed is None else np.packbits(np.isin(ids, allowed), bitorder="little"),
         end_ids=np.array(end_ids, dtype=np.intp),
         bad_words=bad_words,
         grammar=None if source is None else vocabulary.compile(source),

@@ -1,9 +1,10 @@
-"""What changes logits before temperature: bias, penalties, masks; in this order.
+"""What settings ask to be done to logits before temperature, and to which tokens.
 
-The order is that of vLLM, where it matters: the repetition penalty divides or multiplies what a bias has added. Masks
-exclude tokens, whatever the rest made of them. Each function changes one row ``[vocab_size]`` in place, touches no more
-of it than it must, and depends on nothing but its arguments: so a row is the same at a draft position and in plain
-decoding. :class:`~outrider.sampling.shaper.LawShaper` calls them on rows of its own.
+The order is bias, penalties, masks: that of vLLM, where it matters. The repetition penalty divides or multiplies what a
+bias has added; masks exclude tokens, whatever the rest made of them. The core does all of it in one call a row
+(``csrc/sampling/shape.cpp``); ``tests/sampling/numpy_shaping.py`` has the same in NumPy, which it is held against. What
+is worked out here depends on nothing but the tokens before a position: so a row is the same at a draft position and in
+plain decoding.
 """
 
 from __future__ import annotations
@@ -13,54 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider._core import copy_row
-from outrider.sampling.params import SamplingParams
-from outrider.types import Logits
-
 Ids = NDArray[np.intp]
 Counts = NDArray[np.int64]
-
-
-def add_bias(row: Logits, ids: Ids, biases: NDArray[np.float32]) -> None:
-    """Add a bias to the logit of each of some tokens; ``ids`` are distinct."""
-    row[ids] += biases
-
-
-def penalise(row: Logits, ids: Ids, output_counts: Counts, params: SamplingParams) -> None:
-    """Apply the three penalties, the repetition penalty first.
-
-    Args:
-        row: Logits.
-        ids: The distinct tokens of prompt and output: what the repetition penalty is about.
-        output_counts: How often each of them occurs in the output: what the other two are about.
-        params: The penalties.
-    """
-    logits = row[ids].astype(np.float64)
-    if params.repetition_penalty is not None:
-        factor = params.repetition_penalty
-        logits = np.where(logits > 0, logits / factor, logits * factor)
-    if params.frequency_penalty is not None:
-        logits -= params.frequency_penalty * output_counts
-    if params.presence_penalty is not None:
-        logits -= params.presence_penalty * (output_counts > 0)
-    row[ids] = logits
-
-
-def keep_only(row: Logits, ids: Ids) -> None:
-    """Exclude all other tokens."""
-    kept = row[ids]
-    row[:] = -np.inf
-    row[ids] = kept
-
-
-def keep_allowed(row: Logits, allowed: NDArray[np.uint8]) -> None:
-    """Exclude the tokens whose bit is 0, the lowest bit of a byte first."""
-    copy_row(row, row, allowed)
-
-
-def exclude(row: Logits, ids: Ids) -> None:
-    """Exclude tokens."""
-    row[ids] = -np.inf
 
 
 def completing_ids(output_ids: Sequence[int], words: Sequence[Sequence[int]]) -> list[int]:
@@ -97,15 +52,17 @@ class TokenCounts:
 
         The arrays are as long as there are distinct tokens, and must not be modified.
         """
-        ids, counts = self._ids[: self._size], self._counts[: self._size]
+        size = self._size
         if not draft_ids:
-            return ids, counts
-        counts = counts.copy()
-        new: dict[int, int] = {}
+            return self._ids[:size], self._counts[:size]
+        places = dict[int, int]()
         for token_id in draft_ids:
-            place = self._places.get(token_id)
-            if place is None:
-                new[token_id] = new.get(token_id, 0) + 1
-            else:
-                counts[place] += 1
-        return np.append(ids, np.fromiter(new, np.intp)), np.append(counts, np.fromiter(new.values(), np.int64))
+            if token_id not in self._places and token_id not in places:
+                places[token_id] = size + len(places)
+        if size + len(places) > len(self._ids):
+            self._ids, self._counts = (np.resize(old, 2 * (size + len(places))) for old in (self._ids, self._counts))
+        ids, counts = self._ids[: size + len(places)], self._counts[: size + len(places)].copy()
+        ids[size:], counts[size:] = [*places], 0  # behind those that are counted
+        for token_id in draft_ids:
+            counts[self._places.get(token_id, places.get(token_id))] += 1
+        return ids, counts

@@ -43,7 +43,7 @@ class TargetLaw:
 
     Args:
         logits: ``[rows, vocab_size]``, as the model gives them, for a row at each draft token and after the last. They
-            must not change while this is used.
+            are this law's from now on: rows are shaped where they stand, if they can be written to.
         shaper: What they go through. It must stand where the round began when a row is first asked for.
         draft: The draft tokens.
 
@@ -90,7 +90,9 @@ class TargetLaw:
 
     def _shape(self, row: int) -> Logits:
         if row not in self._shaped:
-            self._shaped[row] = self._shaper.shape(self._logits[row : row + 1], self._draft.before(row))
+            own = self._logits[row : row + 1]
+            out = own if own.flags.writeable and own.dtype == np.float32 else None
+            self._shaped[row] = self._shaper.shape(own, self._draft.before(row), out=out)
         return self._shaped[row]
 
 
