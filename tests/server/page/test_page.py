@@ -267,6 +267,18 @@ def test_a_race_says_why_answers_differ(open_page, api):
     assert race(page, "hello") == "Nothing was raced, for speculation was off: No draft is loaded."
 
 
+def test_a_race_does_not_run_beside_an_answer(open_page, api):
+    page = open_page()
+    page.fill("#chat-prompt", "slow")
+    page.keyboard.press("Enter")
+    page.locator(".answer .accepted").first.wait_for()
+    page.click("nav a[href='#race']")
+    race(page, "hello")
+    assert api.cancelled == 1
+    page.click("nav a[href='#chat']")
+    assert page.inner_text(".answer .note").startswith("Stopped after")
+
+
 def test_a_race_can_be_stopped_and_told_of_errors(open_page, api):
     page = open_page("#race")
     page.fill("#race-prompt", "slow")

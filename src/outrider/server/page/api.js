@@ -56,7 +56,12 @@ export async function stream(run, body, { key, signal, onTokens }) {
     const response = await send("v1/chat/completions", {
       method: "POST",
       headers: { ...headers(key), "Content-Type": "application/json" },
-      body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true }, return_token_details: true }),
+      body: JSON.stringify({
+        ...body,
+        stream: true,
+        stream_options: { include_usage: true },
+        return_token_details: true,
+      }),
       signal,
     });
     for await (const chunk of events(response.body)) take(run, chunk, onTokens);
@@ -94,7 +99,11 @@ async function* events(body) {
       const blocks = (rest + value).split(/\r?\n\r?\n/);
       rest = blocks.pop();
       for (const block of blocks) {
-        const data = block.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n");
+        const data = block
+          .split(/\r?\n/)
+          .filter((line) => line.startsWith("data:"))
+          .map((line) => line.slice(5))
+          .join("\n");
         if (data.trim() === "[DONE]") return;
         if (data) yield JSON.parse(data);
       }
@@ -102,6 +111,8 @@ async function* events(body) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServerError(BROKEN_OFF);
+  } finally {
+    reader.cancel().catch(() => {}); // whoever reads no further is gone: the server may stop
   }
 }
 

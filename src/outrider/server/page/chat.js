@@ -16,7 +16,9 @@ const conversation = []; // {role, content}: what the next request says has been
 export function startChat() {
   const start = composer(get("chat-form"), ask);
   for (const text of EXAMPLES) {
-    get("examples").append(make("li", {}, make("button", { type: "button", textContent: text, onclick: () => start(text) })));
+    get("examples").append(
+      make("li", {}, make("button", { type: "button", textContent: text, onclick: () => start(text) })),
+    );
   }
   get("clear").addEventListener("click", clear);
   get("copy").addEventListener("click", copy);
@@ -25,8 +27,19 @@ export function startChat() {
 async function ask(text, signal) {
   const view = new TokenView(`Answer ${(conversation.length >> 1) + 1}`);
   const note = make("p", { className: "note" });
-  const answer = make("article", { className: "answer", ariaBusy: "true" }, make("h3", { className: "unseen", textContent: "Answer" }), view.element, note);
-  const question = make("article", { className: "question" }, make("h3", { className: "unseen", textContent: "You" }), make("p", { textContent: text }));
+  const answer = make(
+    "article",
+    { className: "answer", ariaBusy: "true" },
+    make("h3", { className: "unseen", textContent: "Answer" }),
+    view.element,
+    note,
+  );
+  const question = make(
+    "article",
+    { className: "question" },
+    make("h3", { className: "unseen", textContent: "You" }),
+    make("p", { textContent: text }),
+  );
   get("messages").append(question, answer);
   get("chat-prompt").value = get("chat-prompt").style.height = "";
   get("chat-error").hidden = get("welcome").hidden = get("clear").disabled = true;
@@ -62,7 +75,8 @@ async function ask(text, signal) {
 }
 
 function ending(run) {
-  const account = `${run.tokens.length} tokens in ${seconds(run.lastAt)}, ${run.counts.accepted} of them drafted`;
+  const number = run.tokens.length === 1 ? "1 token" : `${run.tokens.length} tokens`;
+  const account = `${number} in ${seconds(run.lastAt)}, ${run.counts.accepted} of them drafted`;
   if (run.isStopped) return `Stopped after ${account}.`;
   if (run.finishReason === null) return `Broken off after ${account}.`;
   if (run.finishReason === "length") return `${account}. Cut off where the limit on tokens or the context ends.`;

@@ -78,7 +78,10 @@ async function race(lanes, body, options) {
   const speculative = { ...plain, speculation: { ...body.speculation, enabled: true } };
   await stream(new Run(), { ...plain, max_tokens: 1 }, { ...options, onTokens() {} }); // the warm-up
   runs = [];
-  for (const [lane, asked] of [[lanes[0], plain], [lanes[1], speculative]]) {
+  for (const [lane, asked] of [
+    [lanes[0], plain],
+    [lanes[1], speculative],
+  ]) {
     if (!options.signal.aborted) runs.push(await lane.run(asked, options));
   }
   if (options.signal.aborted) return;
@@ -108,8 +111,10 @@ function comparison({ temperature, seed, speculation }, plain, speculative) {
   const place = plain.tokens.findIndex((token, at) => token.id !== ids[at]);
   if (place < 0 && ids.length === plain.tokens.length) return `The answers are identical, all ${ids.length} tokens.`;
   if (temperature !== 0) {
-    if (seed === undefined) return "The answers differ, as two samples of one law do. With a seed, or at temperature 0, they are the same.";
-    if (["token", "block"].includes(speculation.rule)) return `The answers differ, for rule “${speculation.rule}” keeps the law, not the words.`;
+    if (seed === undefined)
+      return "The answers differ, as two samples of one law do. With a seed, or at temperature 0, they are the same.";
+    if (["token", "block"].includes(speculation.rule))
+      return `The answers differ, for rule “${speculation.rule}” keeps the law, not the words.`;
   }
   return `The answers differ, from token ${(place < 0 ? plain.tokens.length : place) + 1} on. They should not: please report it.`;
 }

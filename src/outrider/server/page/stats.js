@@ -6,7 +6,11 @@ const FIGURES = [
   ["speed", "tokens/s", "After the first chunk, by this browser’s clock."],
   ["first", "to first token", "From the request to the first token."],
   ["rate", "acceptance rate", "Accepted by drafted tokens."],
-  ["length", "tokens per round", "Mean acceptance length: accepted tokens of a round with a draft, and the one the model adds."],
+  [
+    "length",
+    "tokens per round",
+    "Mean acceptance length: accepted tokens of a round with a draft, and the one the model adds.",
+  ],
 ];
 
 export class Stats {

@@ -16,7 +16,15 @@ export function legend() {
   const list = make("ul", { className: "legend" });
   for (const [origin, [name, meaning]] of Object.entries(ORIGINS)) {
     counts[origin] = make("b", { textContent: "0" });
-    list.append(make("li", { title: meaning }, make("span", { className: `t ${origin}`, textContent: name }), " ", counts[origin]));
+    list.append(
+      make(
+        "li",
+        { title: meaning },
+        make("span", { className: `t ${origin}`, textContent: name }),
+        " ",
+        counts[origin],
+      ),
+    );
   }
   return {
     list,
@@ -90,7 +98,8 @@ export function installTip(tip) {
   });
   document.addEventListener("focusin", (event) => (tokenOf(event.target) ? show(tokenOf(event.target)) : hide()));
   document.addEventListener("focusout", soon);
-  document.addEventListener("scroll", () => shown && place(tip, shown), { passive: true });
+  const keepUp = () => (shown?.getClientRects().length ? place(tip, shown) : hide());
+  document.addEventListener("scroll", keepUp, { passive: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && shown) {
       hide();
@@ -117,7 +126,12 @@ function describe(token) {
   const [name, meaning] = ORIGINS[token.origin];
   const by = token.source ? ` by ${token.source}` : "";
   const parts = [
-    make("p", { className: "tip-token" }, make("code", { textContent: visible(token.text) }), ` · ${name}${token.origin === "accepted" ? by : ""}`),
+    make(
+      "p",
+      { className: "tip-token" },
+      make("code", { textContent: visible(token.text) }),
+      ` · ${name}${token.origin === "accepted" ? by : ""}`,
+    ),
     make("p", { textContent: meaning }),
   ];
   if (token.logprob == null) return parts;
@@ -125,7 +139,13 @@ function describe(token) {
   const others = (token.top_logprobs ?? []).map((one) => {
     const bar = make("i");
     bar.style.width = `${100 * Math.exp(one.logprob)}%`;
-    const row = make("li", {}, make("code", { textContent: visible(one.text) }), make("span", { textContent: percent(one.logprob) }), bar);
+    const row = make(
+      "li",
+      {},
+      make("code", { textContent: visible(one.text) }),
+      make("span", { textContent: percent(one.logprob) }),
+      bar,
+    );
     if (one.id === token.id) row.className = "this";
     return row;
   });

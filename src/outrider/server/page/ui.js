@@ -34,6 +34,8 @@ export function oncePerFrame(draw) {
   };
 }
 
+let active = null; // the answer or race that runs: one at a time, or each would be slower for the other
+
 // A form around a text box. Enter or the button starts `run(text, signal)`; while that runs, the button and Escape stop
 // it. Shift + Enter starts a line, and Enter that ends the composition of a character sends nothing.
 export function composer(form, run) {
@@ -43,12 +45,14 @@ export function composer(form, run) {
   let running = null;
   const start = async (text) => {
     if (running || !text.trim()) return;
-    running = new AbortController();
+    active?.abort();
+    active = running = new AbortController();
     button.textContent = "Stop";
     box.required = false;
     try {
       await run(text, running.signal);
     } finally {
+      if (active === running) active = null;
       running = null;
       button.textContent = label;
       box.required = true;
