@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from outrider.models.tokenizer import byte_level_alphabet
 
-CHANCES = {"target": 0.9, "draft": 0.5}
+TARGET_CHANCE, DRAFT_CHANCE = 0.9, 0.5
+_PIECES = [*byte_level_alphabet(), "ab", "<|end|>"]  # some readers want a merge
+A, B, VOCAB_SIZE = _PIECES.index("a"), _PIECES.index("b"), len(_PIECES)
 _HIDDEN, _HEADS, _INNER, _CONTEXT = 64, 2, 128, 512
 _NEVER = -40.0  # a logit: below one in 10**17
 
 
 def write_coin(path: Path, chance: float) -> None:
     """Write a Llama model that says ``a`` with this chance, and otherwise ``b``."""
-    pieces = [*byte_level_alphabet(), "ab", "<|end|>"]  # some readers want a merge
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(path.stem)
     writer.add_context_length(_CONTEXT)
@@ -40,16 +41,16 @@ def write_coin(path: Path, chance: float) -> None:
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     writer.add_file_type(1)
-    writer.add_vocab_size(len(pieces))
+    writer.add_vocab_size(VOCAB_SIZE)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(pieces)
-    writer.add_token_types([1] * (len(pieces) - 1) + [3])
+    writer.add_token_list(_PIECES)
+    writer.add_token_types([1] * (VOCAB_SIZE - 1) + [3])
     writer.add_token_merges(["a b"])
-    writer.add_eos_token_id(len(pieces) - 1)
-    writer.add_bos_token_id(len(pieces) - 1)
+    writer.add_eos_token_id(VOCAB_SIZE - 1)
+    writer.add_bos_token_id(VOCAB_SIZE - 1)
     writer.add_add_bos_token(value=False)
-    for name, values in _weights(pieces, chance).items():
+    for name, values in _weights(chance).items():
         writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -57,12 +58,12 @@ def write_coin(path: Path, chance: float) -> None:
     writer.close()
 
 
-def _weights(pieces: list[str], chance: float) -> dict[str, NDArray[np.generic]]:
-    logits = np.full(len(pieces), _NEVER)
-    logits[pieces.index("a")], logits[pieces.index("b")] = math.log(chance), math.log1p(-chance)
+def _weights(chance: float) -> dict[str, NDArray[np.generic]]:
+    logits = np.full(VOCAB_SIZE, _NEVER)
+    logits[A], logits[B] = math.log(chance), math.log1p(-chance)
     ones = np.ones(_HIDDEN, np.float32)
     weights: dict[str, NDArray[np.generic]] = {
-        "token_embd.weight": np.ones((len(pieces), _HIDDEN), np.float16),
+        "token_embd.weight": np.ones((VOCAB_SIZE, _HIDDEN), np.float16),
         "output_norm.weight": ones,
         "output.weight": np.repeat(logits[:, None] / _HIDDEN, _HIDDEN, axis=1).astype(np.float16),
         "blk.0.attn_norm.weight": ones,
@@ -75,7 +76,7 @@ def _weights(pieces: list[str], chance: float) -> dict[str, NDArray[np.generic]]
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for name, chance in CHANCES.items():
+    for name, chance in (("target", TARGET_CHANCE), ("draft", DRAFT_CHANCE)):
         (folder / name).mkdir(parents=True, exist_ok=True)  # OpenVINO writes its own form of a model beside the file
         write_coin(folder / name / f"{name}.gguf", chance)
 
