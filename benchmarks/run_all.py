@@ -32,6 +32,7 @@ RUNS: dict[str, list[str]] = {
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT, "--per-family", "1", "--stride", "16"],
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
     "peers": ["peers.compare", "--target", TARGET, "--draft", DRAFT],
+    "planning": ["planning", "--target", TARGET, "--drafts", DRAFT, SMALL, "ngram"],
     "edits": ["edits", "--target", TARGET],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "draft-pass": ["draft_pass", "--target", TARGET, "--drafts", DRAFT, SMALL],

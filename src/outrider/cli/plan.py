@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from outrider.planner.make import Wish
     from outrider.planner.measuring import Progress
 
+_RUN = 3  # choices under --validate
 _OWN = ("draft", "num_speculative_tokens", "store", "draft_tree", "plan")
 
 
@@ -69,7 +70,7 @@ def plan(  # noqa: PLR0913 - each is a flag
 
     for name, path in (("--save", save), ("--report", report)):
         _check_place(name, path)
-    wish = _wish(flags, draft, models, prompts, is_to_be_run=validate)
+    wish = _wish(flags, draft, models, prompts, num_run=_RUN if validate else 0)
     made = _make(wish, flags, Notes())
     document = to_json(made)
     if save is not None:
@@ -95,9 +96,7 @@ def _check_place(name: str, path: str | None) -> None:
         raise UsageError(f"{name} is {path!r}, which is no file in a directory that exists; name another")
 
 
-def _wish(
-    flags: Flags, draft: list[str] | None, models: str | None, prompts: str | None, *, is_to_be_run: bool
-) -> Wish:
+def _wish(flags: Flags, draft: list[str] | None, models: str | None, prompts: str | None, *, num_run: int) -> Wish:
     from outrider.cli.draft_options import parse_draft_options
     from outrider.cli.prompts import read_prompts
     from outrider.engine.rules import parse_rule
@@ -132,7 +131,7 @@ def _wish(
             threads=flags.threads,
             ctx_size=flags.ctx_size,
             folder=None if models is None else Path(models),
-            is_to_be_run=is_to_be_run,
+            num_run=num_run,
         )
 
 

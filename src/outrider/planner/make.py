@@ -20,9 +20,9 @@ from outrider.models.open import open_model
 from outrider.planner.choices import Choice, choices
 from outrider.planner.compose import Origin, compose, with_measured
 from outrider.planner.document import HeldDraft, LeftOutDraft, Plan, PlannedModel, Settings
-from outrider.planner.lineup import Lineup, line_up
+from outrider.planner.lineup import line_up
 from outrider.planner.machine import this_machine
-from outrider.planner.measuring import Measured, Progress, measure
+from outrider.planner.measuring import Progress, measure
 from outrider.planner.memory import Memory, predict_memory
 from outrider.planner.meter import Prompted, Setting
 from outrider.planner.validate import validate
@@ -32,7 +32,6 @@ from outrider.sampling import SamplingParams, Vocabulary, compile_params
 MEASURED_TOKENS = 96
 # Seconds for answers and replays, such that a plan of three drafts takes less than five minutes in all.
 BUDGET_S = 180.0
-_VALIDATED = 3  # choices that are run, beside plain decoding
 
 
 class PromptText(Protocol):
@@ -62,7 +61,7 @@ class Wish:
         params: How text is made. At most 96 tokens of each answer are measured.
         rule, chat, draft_options, threads, ctx_size: See ``LLM``.
         folder: Where to look for models at hand beside the cache.
-        is_to_be_run: Run the most promising choices, too.
+        num_run: How many of the most promising choices are run, too, beside plain decoding; 0 for not even that.
         budget_s: See :func:`~outrider.planner.measuring.measure`.
     """
 
@@ -76,7 +75,7 @@ class Wish:
     threads: int | None = None
     ctx_size: int | None = None
     folder: Path | None = None
-    is_to_be_run: bool = False
+    num_run: int = 0
     budget_s: float = BUDGET_S
 
 
@@ -142,7 +141,14 @@ def make_plan(wish: Wish, around: Surroundings) -> Plan:
     )
     memory = _memory(wish, target_files, files, tried, target.backend.max_length)
     plan = compose(origin, measured, memory, around.seed)
-    return _run(plan, lineup, setting, measured, around.progress) if wish.is_to_be_run else plan
+    if not wish.num_run:
+        return plan
+    tried = list(measured.answers)
+    order = sorted(range(1, len(tried)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
+    chosen = [0, *order[: wish.num_run]]
+    run = [tried[number] for number in chosen]
+    rates = validate(lineup, setting, measured.recordings, run, measured.costs, around.progress)
+    return with_measured(plan, {number: rates[tried[number]] for number in chosen})
 
 
 def _drafts(wish: Wish, target: ModelFiles, around: Surroundings) -> tuple[list[str], tuple[LeftOutDraft, ...]]:
@@ -193,13 +199,3 @@ def _memory(
         )
         for choice in tried
     }
-
-
-def _run(plan: Plan, lineup: Lineup, setting: Setting, measured: Measured, progress: Progress) -> Plan:
-    """Run plain decoding and the choices of which most is expected, and note what they gave."""
-    tried = list(measured.answers)
-    order = sorted(range(1, len(tried)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
-    chosen = [0, *order[:_VALIDATED]]
-    choices_run = [tried[number] for number in chosen]
-    rates = validate(lineup, setting, measured.recordings, choices_run, measured.costs, progress)
-    return with_measured(plan, {number: rates[tried[number]] for number in chosen})
