@@ -4,10 +4,10 @@
 
 Every server holds the same file and answers the same chats, greedily, as streams: ``--clients`` at a time, each with
 the next question as soon as it has its answer. ``tokens_per_s`` is all answers' tokens by the time from the first
-question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer. One client is
-compared with ``outrider generate`` on the same prompts, in turns. Last, a prompt of 2,000 tokens comes while four
-others are being answered: ``longest_gap_rounds`` is the longest that one of them waited meanwhile, by the median time between
-its chunks before.
+question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer. One client
+is compared with ``outrider generate`` on the same prompts, in turns. Last, a prompt of 2,000 tokens comes while four
+others are being answered: ``longest_gap_rounds`` is the longest that one of them waited meanwhile, by the median time
+between its chunks before.
 """
 
 from __future__ import annotations
