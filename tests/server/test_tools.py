@@ -79,7 +79,9 @@ class Says:
 
 
 def saying(text, tools=(WEATHER,)):
-    length = len(toy_llm(template=TOOLS_TEMPLATE, max_length=2000).encode([{"role": "user", "content": "hi"}], tools=list(tools)))
+    length = len(
+        toy_llm(template=TOOLS_TEMPLATE, max_length=2000).encode([{"role": "user", "content": "hi"}], tools=list(tools))
+    )
     return toy_llm(template=TOOLS_TEMPLATE, backend=ToyBackend(Says(text, length), 2000))
 
 
@@ -97,7 +99,9 @@ def test_calls_are_told_whole_and_streamed():
     assert len({call["id"] for call in calls}) == 2
     choices = [chunk["choices"][0] for chunk in stream[:-1]]
     streamed = [call for one in choices for call in one["delta"].get("tool_calls", ())]
-    assert [(call["index"], call["function"]) for call in streamed] == list(enumerate(call["function"] for call in calls))
+    assert [(call["index"], call["function"]) for call in streamed] == list(
+        enumerate(call["function"] for call in calls)
+    )
     assert "".join(one["delta"].get("content") or "" for one in choices) == "Look: "
     assert choices[-1]["finish_reason"] == "tool_calls"
 
@@ -114,7 +118,9 @@ def test_without_tools_a_call_is_text():
 def test_a_call_can_be_insisted_on():
     async def test(client):
         named = {"type": "function", "function": {"name": "weather"}}
-        replies = [await client.chat(tools=[WEATHER], tool_choice=choice, max_tokens=350) for choice in ("required", named)]
+        replies = [
+            await client.chat(tools=[WEATHER], tool_choice=choice, max_tokens=350) for choice in ("required", named)
+        ]
         return [reply.json()["choices"][0] for reply in replies]
 
     # A model that always says the letter a, where it may; the grammar makes a call of it.

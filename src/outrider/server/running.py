@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import socket
 import sys
+from types import FrameType
 
 import uvicorn
 
@@ -24,6 +26,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._line = line
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Stop, and at a second Ctrl-C at once; a server that was told to stop and has stopped has done well."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -1,0 +1,229 @@
+"""A server under people: they leave, they read slowly, they come in crowds, and one day it is told to stop."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+from toy_llm import toy_tokenizer
+from toy_server import ask, serving, toy_llm, wait_until
+
+from outrider import SamplingParams
+from outrider.backends.toy import HashLM, ToyBackend
+from outrider.errors import UsageError
+from outrider.server import engine as engine_module
+from outrider.server.problems import ApiError
+from outrider.server.running import is_loopback, listen
+
+ENDLESS = {"model": "toy", "prompt": "a", "max_tokens": 50_000, "ignore_eos": True, "temperature": 0}
+
+
+def endless_llm(**options):
+    return toy_llm("ngram", max_length=100_000, **options)
+
+
+def caches(service):
+    return service.llm.model.backend._caches
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_frees_its_place_and_its_caches(stream):
+    with serving(endless_llm(), max_sequences=1) as (url, service):
+        with httpx.Client(base_url=url) as client:
+            if stream:
+                with client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as reply:
+                    next(reply.iter_lines())
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post("/v1/completions", json=ENDLESS, timeout=0.3)
+        wait_until(lambda: service.engine.num_open == 0)
+        with httpx.Client(base_url=url) as client:
+            assert client.post("/v1/completions", json={**ENDLESS, "max_tokens": 2}).status_code == 200
+        wait_until(lambda: service.engine._scheduler.num_live == 0)
+        lines = [json.loads(line) for line in service.log._stream.getvalue().splitlines()]
+        assert [line.get("gone") for line in lines if line["event"] == "reply"] == [True, None]
+
+
+def test_a_client_that_leaves_the_queue_is_never_worked_on():
+    with (
+        serving(endless_llm(), max_sequences=1) as (url, service),
+        httpx.Client(base_url=url) as client,
+        client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as first,
+    ):
+        next(first.iter_lines())
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/completions", json=ENDLESS, timeout=0.2)
+        wait_until(lambda: service.engine.num_open == 1)
+        wait_until(lambda: service.engine._scheduler.num_waiting == 0)
+
+
+def test_a_reader_that_does_not_read_is_held_to_a_limit(monkeypatch):
+    monkeypatch.setattr(engine_module, "MAX_UNREAD", 50)
+
+    async def test(client):
+        requests = client.service.llm.requests([1, 2], SamplingParams(max_tokens=50_000, ignore_eos=True))
+        ticket = client.service.engine.submit(requests)
+        while ticket.problem is None:
+            await asyncio.sleep(0.01)
+        assert ticket.num_unread <= 50 + 65  # a round of the longest draft more
+        assert client.service.engine.num_open == 0
+        assert "read faster" in ticket.problem.message
+        await ticket.read()  # what had come
+        with pytest.raises(ApiError, match="read faster"):
+            await ticket.read()
+
+    ask(test, endless_llm())
+
+
+def test_a_client_that_takes_nothing_is_dropped():
+    async def test(client):
+        app, sent = client.http._transport.app, []
+
+        async def receive():
+            if sent:
+                await asyncio.Event().wait()  # the client is there, and silent
+            return {"type": "http.request", "body": json.dumps({**ENDLESS, "stream": True}).encode()}
+
+        async def send(message):
+            sent.append(message["type"])
+            if len(sent) == 3:
+                await asyncio.Event().wait()  # its window is full
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
+        await app(scope, receive, send)
+        assert sent == ["http.response.start", "http.response.body", "http.response.body"]
+        assert client.service.engine.num_open == 0
+
+    ask(test, endless_llm(), client_timeout_s=0.2)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for():
+    with serving(client_timeout_s=0.2) as (url, _):
+        host, port = url.removeprefix("http://").split(":")
+        head = [
+            "POST /v1/completions HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            "Content-Length: 9",
+        ]
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall("\r\n".join([*head, "", "{"]).encode())
+            slow.settimeout(20)
+            assert b" 408 " in slow.recv(4096)
+
+
+def test_an_answer_that_fails_fails_alone():
+    class Fragile(ToyBackend):
+        def forward(self, batch):
+            if any(len(self._caches[rows.sequence_id]) > 60 for rows in batch):
+                raise MemoryError
+            return super().forward(batch)
+
+    backend = Fragile(HashLM(toy_tokenizer().vocab_size, max_weight=10**6), 400)
+
+    async def test(client):
+        long, short = await asyncio.gather(
+            client.chat(max_tokens=200, ignore_eos=True), client.chat(max_tokens=20, ignore_eos=True)
+        )
+        assert long.status_code == 500
+        assert "MemoryError" in long.json()["error"]["message"]
+        assert short.status_code == 200
+        several = (await client.chat(n=2, max_tokens=200, ignore_eos=True)).json()
+        assert [choice["finish_reason"] for choice in several["choices"]] == ["error", "error"]
+        (*_, last) = await client.stream(
+            "/v1/completions", {"model": "toy", "prompt": "a", "max_tokens": 300, "ignore_eos": True}
+        )
+        assert last["error"]["type"] == "server_error"
+        assert (await client.chat()).status_code == 200
+
+    ask(test, toy_llm(backend=backend))
+
+
+def test_a_mistake_in_the_engine_ends_what_is_open_and_no_more(monkeypatch):
+    async def test(client):
+        with monkeypatch.context() as patch:
+            patch.setattr(client.service.engine._scheduler, "step", lambda: 1 / 0)
+            reply = await client.chat()
+            assert reply.status_code == 500
+            assert "ZeroDivisionError" in reply.json()["error"]["message"]
+        assert (await client.chat()).status_code == 200
+        assert client.service.engine.num_open == 0
+
+    ask(test)
+
+
+def test_a_server_that_stops_lets_in_nobody_and_says_what_it_cut_off():
+    with serving(endless_llm()) as (url, service):
+        thread = threading.Thread(target=lambda: httpx.post(f"{url}/v1/completions", json=ENDLESS, timeout=60))
+        thread.start()
+        wait_until(lambda: service.engine.num_open == 1)
+        service.is_stopping = True
+        for reply in (httpx.get(f"{url}/health"), httpx.post(f"{url}/v1/completions", json=ENDLESS)):
+            assert reply.status_code == 503
+            assert reply.json()["error"]["type"] == "server_error"
+    thread.join()
+    assert service.num_cut_off == 1
+    assert not caches(service)
+    assert json.loads(service.log._stream.getvalue().splitlines()[-1])["cut_off"] == 1
+
+
+def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("one\n\ntwo\n")
+    command = [
+        "serve",
+        "--target",
+        "smollm2-135m",
+        "--draft",
+        "ngram",
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--ctx-size",
+        "512",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "outrider", *command, "--api-key-file", str(keys), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        assert line.startswith("outrider: serving smollm2-135m at http://127.0.0.1:")
+        assert "speculation is on: ngram proposes up to 64 tokens a round" in line
+        assert "GB of weights" in line
+        assert "API key required" in line
+        url = line.split(" at ")[1].split(" ")[0]
+        headers = {"authorization": "Bearer two"}
+        body = {"model": "smollm2-135m", "messages": [{"role": "user", "content": "Say hi"}], "max_tokens": 5}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body).status_code == 401
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        assert reply.json()["usage"]["completion_tokens"] == 5
+        os.kill(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert json.loads(out) == {"cut_off": 0}
+    assert [json.loads(one)["event"] for one in err.splitlines()] == ["reply", "stopping", "stopped"]
+
+
+def test_addresses_that_cannot_be_had_are_refused():
+    with listen("127.0.0.1", 0) as taken, pytest.raises(UsageError, match="choose another with --host and --port"):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UsageError, match=r"cannot listen at 256\.0\.0\.1"):
+        listen("256.0.0.1", 0)
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("example.org")
