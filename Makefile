@@ -56,8 +56,9 @@ test: $(VENV)/.reference chromium
 bench: $(VENV)/.reference peers
 	$(BIN)/python -m benchmarks.run_all
 
-peers: $(VENV)/.tools
+peers: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.peers.setup
+	$(BIN)/python -m benchmarks.peers.convert qwen2.5-coder-1.5b qwen2.5-coder-0.5b
 
 clean:
 	rm -rf $(VENV) .peers build dist

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.contestants import CONTEXT, tell
 from benchmarks.models import locate
@@ -61,17 +62,19 @@ def main() -> None:
     arguments = parser.parse_args()
     chosen = choose(read_prompts(arguments.prompts), arguments.families, arguments.per_family)
     ours = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
-    results = {
+    peers: dict[str, dict[str, object]] = {}
+    results: dict[str, object] = {
         "target": arguments.target,
         "draft": arguments.draft,
         "threads": arguments.threads,
         "max_tokens": arguments.max_tokens,
         "prompts": [prompt.id for prompt in chosen],
-        "peers": (peers := {}),
+        "peers": peers,
     }
     for entry in ROSTER:
         if entry.name in arguments.only:
             peers[entry.name] = measure(entry, ours, chosen, arguments)
+            results["closest"] = closest(peers)
             keep(arguments, QUESTION, results)
     hand_in(arguments, QUESTION, results)
 
@@ -104,6 +107,22 @@ def table(peer: str, turns: Sequence[Turn]) -> dict[str, object]:
     rated = [turn for turn in turns if turn.is_rated]
     ratio = ratio_by_prompt(rated, OURS, peer) if rated else None
     return {"outrider_to_peer": ratio, **summary(turns, OURS)}
+
+
+def closest(peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, object]]:
+    """Return, by temperature and group of prompts, the setting that comes closest to us, and our ratio to it."""
+    found: dict[str, dict[str, tuple[float, str]]] = {}
+    for name, measured in peers.items():
+        for temperature in [key for key in measured if key.startswith("temperature")]:
+            for group, figures in measured[temperature].items():
+                if figures["outrider_to_peer"] is not None:
+                    ratio = (figures["outrider_to_peer"]["median"], name)
+                    groups = found.setdefault(temperature, {})
+                    groups[group] = min(ratio, groups.get(group, ratio))
+    return {
+        temperature: {group: {"peer": name, "outrider_to_peer": ratio} for group, (ratio, name) in groups.items()}
+        for temperature, groups in found.items()
+    }
 
 
 if __name__ == "__main__":

@@ -40,8 +40,9 @@ class Entry:
     @property
     def name(self) -> str:
         """How the tables call it."""
+        title = {VLLM: "vLLM", OPENVINO: "OpenVINO"}.get(self.engine, self.engine)
         weights = "" if self.form == GGUF else f" {self.form.split('-')[1]}"
-        return f"{self.engine}{weights} {self.way}"
+        return f"{title}{weights} {self.way}"
 
 
 # The likeliest to be a peer's best first: whoever stops a run has compared with those.

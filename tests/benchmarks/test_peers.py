@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import compare, worker
-from benchmarks.peers.compare import OURS, Peer, table
+from benchmarks.peers import compare, plot, worker
+from benchmarks.peers.compare import OURS, Peer, closest, table
 from benchmarks.peers.llama_cpp import Settings, _flags
 from benchmarks.peers.piped import Piped
 from benchmarks.peers.roster import ROSTER
@@ -106,3 +106,46 @@ def test_llama_cpp_gets_the_draft_or_the_lookup_that_is_asked_for():
     assert "--spec-type" not in _flags(Settings("m", 2), 1)
     assert "draft-simple" in _flags(Settings("m", 2, draft="d"), 1)
     assert "ngram-simple" in _flags(Settings("m", 2, ngram=True), 1)
+
+
+def measured(**ratios):
+    """Return a peer's figures by group: it does 10 tokens a second, and we a multiple of it."""
+    return {
+        group: {
+            "outrider_to_peer": {"median": ratio},
+            OURS: {"tokens_per_s": {"median": 10 * ratio}},
+            "peer": {"tokens_per_s": {"median": 10.0}},
+        }
+        for group, ratio in ratios.items()
+    }
+
+
+def test_the_closest_is_found_for_every_group_and_temperature():
+    unrated = {"all": {"outrider_to_peer": None}}
+    peers = {
+        "a": {"version": "1", "temperature 0": measured(all=3.0, humaneval=5.0)},
+        "b": {"version": "1", "temperature 0": measured(all=4.0, humaneval=2.0), "temperature 1": unrated},
+        "c": {"problem": "it is not here"},
+    }
+    assert closest(peers) == {
+        "temperature 0": {
+            "all": {"peer": "a", "outrider_to_peer": 3.0},
+            "humaneval": {"peer": "b", "outrider_to_peer": 2.0},
+        }
+    }
+
+
+def test_the_plot_shows_every_engine_and_takes_the_ink_of_the_page():
+    figures = measured(all=3.0, humaneval=4.0)
+    results = {"peers": {"peer": {"temperature 0": figures, "temperature 1": figures}, "gone": {"problem": "?"}}}
+    assert plot.rates(results, "temperature 0", "all") == {OURS: 30.0, "peer": 10.0}
+    svg = plot.draw(results)
+    for text in (">outrider<", ">peer<", ">greedy<", ">temperature 1<", ">40.0<", "prefers-color-scheme: dark"):
+        assert text in svg
+    assert "#010101" not in svg
+    assert plot.draw(results) == svg
+
+
+def test_a_plot_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="holds no rates"):
+        plot.draw({"peers": {"gone": {"problem": "?"}}})
