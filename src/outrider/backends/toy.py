@@ -6,7 +6,7 @@ that the same model is a :class:`~outrider.backends.base.Backend`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
@@ -93,12 +93,23 @@ def _hash(key: bytes, token_id: int) -> int:
     return int.from_bytes(blake2b(key, digest_size=8, salt=str(token_id).encode()).digest(), "big")
 
 
-class ToyBackend:
-    """A toy model behind the contract of real ones; a ``Backend``. A cache is the list of the tokens in it."""
+class TokenListBackend:
+    """Logits as a function of all tokens before, behind the contract of real models; a ``Backend``.
 
-    def __init__(self, model: ToyModel, max_length: int = 4096) -> None:
-        self._model = model
+    A cache is the list of the tokens in it.
+
+    Args:
+        vocab_size: How many tokens there are.
+        max_length: The most tokens that one sequence's cache may hold.
+        logits_after: From lists of the tokens so far to logits ``[lists, vocab_size]`` of what follows each.
+    """
+
+    def __init__(
+        self, vocab_size: int, max_length: int, logits_after: Callable[[Sequence[Sequence[int]]], Logits]
+    ) -> None:
+        self._vocab_size = vocab_size
         self._max_length = max_length
+        self._logits_after = logits_after
         self._caches: dict[int, list[int]] = {}
         self._trees: dict[int, Rows] = {}  # what was given to sequences that hold a tree, beside their caches
         self._opened = 0
@@ -106,7 +117,7 @@ class ToyBackend:
     @property
     def vocab_size(self) -> int:
         """See :class:`~outrider.backends.base.Backend`."""
-        return self._model.vocab_size
+        return self._vocab_size
 
     @property
     def max_length(self) -> int:
@@ -170,7 +181,7 @@ class ToyBackend:
                 self._cache(rows.sequence_id).extend(rows.token_ids)
             else:
                 self._trees[rows.sequence_id] = replace(rows, token_ids=[*rows.token_ids], parents=[*rows.parents])
-        return self._logits(wanted)
+        return self._logits_after(wanted)
 
     def _prefixes(self, rows: Rows) -> list[list[int]]:
         """Return for each token all that leads to it, and it."""
@@ -180,12 +191,6 @@ class ToyBackend:
             before = self._cache(rows.sequence_id) if parent < 0 else prefixes[parent]
             prefixes.append([*before, token_id])
         return prefixes
-
-    def _logits(self, prefixes: Sequence[Sequence[int]]) -> Logits:
-        """Return a row for what follows each of some prefixes."""
-        weights = [self._model.weights(prefix) for prefix in prefixes]
-        with np.errstate(divide="ignore"):  # a weight of zero is a logit of minus infinity
-            return np.log(np.array(weights, dtype=np.float64).reshape(-1, self.vocab_size)).astype(np.float32)
 
     def _cache(self, sequence_id: int) -> list[int]:
         if sequence_id not in self._caches:
@@ -212,3 +217,17 @@ class ToyBackend:
         for node, parent in enumerate(rows.parents or ()):
             if not -1 <= parent < node:
                 raise UsageError(f"the parent of node {node} is {parent}; it must be -1 or an earlier node")
+
+
+class ToyBackend(TokenListBackend):
+    """A toy model as a ``Backend``."""
+
+    def __init__(self, model: ToyModel, max_length: int = 4096) -> None:
+        self._model = model
+        super().__init__(model.vocab_size, max_length, self._logits)
+
+    def _logits(self, prefixes: Sequence[Sequence[int]]) -> Logits:
+        """Return a row for what follows each of some prefixes."""
+        weights = [self._model.weights(prefix) for prefix in prefixes]
+        with np.errstate(divide="ignore"):  # a weight of zero is a logit of minus infinity
+            return np.log(np.array(weights, dtype=np.float64).reshape(-1, self.vocab_size)).astype(np.float32)

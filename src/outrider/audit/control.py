@@ -1,0 +1,57 @@
+"""The negative control: an engine that is wrong in one place, which the audit must find out.
+
+It lives here and nowhere else: nothing that is lossy can be reached from the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from outrider.engine.commit import Halt
+from outrider.engine.sequence import Sequence
+from outrider.engine.step import Stepper
+from outrider.sampling import TargetLaw
+from outrider.types import Outcome, Proposal, Verdict
+from outrider.verification import CoinSource, Purpose
+
+_OTHER_COINS = 0x5851F42D4C957F2D  # so that the wrong draw does not look at the rule's own coins
+
+
+@dataclass(frozen=True, slots=True)
+class WrongStepper(Stepper):
+    """Replaces a refused draft token by a draw from the whole law of the target, not from what is left of it.
+
+    The commonest fault of all, shipped more than once (docs/audit.md): under every rule the target's likeliest tokens
+    come out too often where a draft was refused.
+
+    Attributes:
+        share: In which share of the refusals it is wrong; below 1 for studies of power.
+    """
+
+    share: float = 1.0
+
+    def _verify(self, sequence: Sequence, draft: Proposal, law: TargetLaw) -> Verdict | Halt:
+        verdict = Stepper._verify(self, sequence, draft, law)
+        if isinstance(verdict, Halt) or verdict.outcome is not Outcome.RECOVERED:
+            return verdict
+        source = CoinSource(sequence.request.seed ^ _OTHER_COINS, sequence.request.choice)
+        coins = source.at(len(sequence.token_ids), Purpose.VERIFY)
+        if not coins.accept(self.share, 1.0):
+            return verdict
+        row = verdict.path[-1] + 1 if verdict.path else 0
+        return replace(verdict, next_token_id=coins.draw(law.probs[row]))
+
+
+def wrong_variant(stepper: Stepper, share: float = 1.0) -> WrongStepper:
+    """Return a stepper that is wrong, and like the given one in everything else."""
+    return WrongStepper(
+        target=stepper.target,
+        vocab_size=stepper.vocab_size,
+        eos_ids=stepper.eos_ids,
+        detokenizer=stepper.detokenizer,
+        drafter=stepper.drafter,
+        num_speculative_tokens=stepper.num_speculative_tokens,
+        max_tree_tokens=stepper.max_tree_tokens,
+        rule=stepper.rule,
+        share=share,
+    )

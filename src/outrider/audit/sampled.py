@@ -1,0 +1,217 @@
+"""Draws from a target with its draft, on this machine, held against the target's exact law.
+
+Draws come from the engine as it is: its drafter, its rule, its coins, its commit. The target's rows of logits are
+looked up where they have been computed before (see :mod:`outrider.audit.memory`), but for the first draws at each
+place, which run the model and are compared row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from outrider.audit.cells import DirectedOrder, PrefixLaws
+from outrider.audit.certificate import Claim, Control
+from outrider.audit.control import wrong_variant
+from outrider.audit.draws import Draw, Drawing, Prefix, WatchedDrafter, params_of_draws
+from outrider.audit.evidence import Equality, Evidence
+from outrider.audit.memory import CheckedBackend, Memory, RememberedBackend
+from outrider.audit.prefixes import ANSWER_TOKENS, choose_prefixes, shaper_at
+from outrider.audit.state import Progress
+from outrider.audit.tally import Counter, Tally, courses_of, evidence_of
+from outrider.engine.loading import Model
+from outrider.engine.rules import Rule
+from outrider.engine.step import Stepper
+from outrider.sampling import SamplingParams, Vocabulary, compile_params
+from outrider.types import Probs, Weights
+
+_BLOCK = 1000  # draws between two looks of the sequential test
+_DIRECT = 32  # draws at each place that run the model
+_SAFE_NUM_TESTS = 40  # more than there are, for the level at which a run stops early
+CONTROL = "draws what replaces a refused token from the whole law of the target"
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much is drawn.
+
+    Attributes:
+        draws: In all.
+        num_tokens: Of a draw, 1 to 4 or more.
+        num_prefixes: Places to draw from.
+        seed: Of everything.
+    """
+
+    draws: int = 80_000
+    num_tokens: int = 4
+    num_prefixes: int = 8
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and what drafts for it, ready to draw.
+
+    Attributes:
+        target: The target model.
+        drafter: Whose draft model, if it has one, may remember what it said: its backend is nobody else's concern.
+        num_speculative_tokens: See :class:`~outrider.engine.llm.LLM`.
+        draft_tree: See there.
+        rule: See there.
+    """
+
+    target: Model
+    drafter: WatchedDrafter
+    num_speculative_tokens: int
+    draft_tree: int
+    rule: Rule
+
+    def stepper(self, backend: CheckedBackend | RememberedBackend | None = None) -> Stepper:
+        """Return the engine's rounds over a backend of the target's; without one, plain rounds over its own."""
+        speculative = self.num_speculative_tokens if backend is not None else 0
+        return Stepper(
+            target=backend or self.target.backend,
+            vocab_size=self.target.vocab_size,
+            eos_ids=self.target.tokenizer.eos_ids,
+            detokenizer=self.target.tokenizer,
+            drafter=self.drafter if speculative else None,
+            num_speculative_tokens=speculative,
+            max_tree_tokens=max(speculative, self.draft_tree),
+            rule=self.rule,
+        )
+
+
+class SamplingAudit:
+    """Draws at many places, against the target's exact law.
+
+    Args:
+        pair: What is audited.
+        params: How tokens are chosen.
+        budget: How much is drawn.
+        claim: Whose level decides when to stop early.
+        share: In which share of its chances the negative control is wrong.
+    """
+
+    def __init__(self, pair: Pair, params: SamplingParams, budget: Budget, claim: Claim, *, share: float = 1.0) -> None:
+        vocabulary = Vocabulary(pair.target.tokenizer, pair.target.vocab_size)
+        self._pair, self._budget, self._claim = pair, budget, claim
+        self._compiled = params_of_draws(params, budget.num_tokens, vocabulary)
+        answers = replace(params, max_tokens=ANSWER_TOKENS, seed=None, stop=(), n=1)
+        self._answers = compile_params(answers, vocabulary)
+        self._memory = Memory(pair.target.backend)
+        self._checked = CheckedBackend(pair.target.backend, self._memory)
+        remembered = pair.stepper(RememberedBackend(self._memory))
+        self._direct = self._drawing(pair.stepper(self._checked))
+        self._right = self._drawing(remembered)
+        self._wrong = self._drawing(wrong_variant(remembered, share))
+
+    def _drawing(self, stepper: Stepper) -> Drawing:
+        return Drawing(stepper, self._pair.drafter, self._compiled, self._budget.seed)
+
+    def prefixes(self, prompts: Sequence[tuple[str, tuple[int, ...]]]) -> list[Prefix]:
+        """Return the places to draw from, by the answers of the target itself to some prompts."""
+        return choose_prefixes(
+            prompts,
+            self._budget.num_prefixes,
+            plain=self._pair.stepper(),
+            memory=self._memory,
+            compiled=self._answers,
+            seed=self._budget.seed,
+        )
+
+    def run(self, prefixes: Sequence[Prefix], progress: Progress, report: Report, keep: Callable[[], None]) -> None:
+        """Draw at every place that is not done, until the budget ends or the engine has been found out.
+
+        Args:
+            prefixes: From :meth:`prefixes`.
+            progress: What is done; added to.
+            report: Is told how it goes.
+            keep: Is called when ``progress`` has grown.
+        """
+        per_prefix = max(1, self._budget.draws // len(prefixes))
+        for number in range(len(progress.tallies), len(prefixes)):
+            if self._is_convinced(progress.tallies):
+                report("convinced that what is emitted is wrong; the rest of the budget is not needed")
+                return
+            prefix = prefixes[number]
+            laws = PrefixLaws(
+                self._memory,
+                prefix.token_ids,
+                shaper_at(prefix.token_ids, len(prefix.token_ids) - 1, self._compiled),
+                self._pair.target.vocab_size,
+            )
+            order = self._order(prefix, laws, per_prefix)
+            before = self._checked.num_rows, self._checked.num_different
+            draws = self._draws(prefix, per_prefix)
+            progress.tallies.append(self._count(draws, laws, order, number, per_prefix, progress.tallies))
+            progress.num_rows += self._checked.num_rows - before[0]
+            progress.num_different += self._checked.num_different - before[1]
+            if not self._is_convinced(progress.controls):
+                wrong = self._wrong.draw(prefix, range(per_prefix))
+                rng_number = number + len(prefixes)
+                progress.controls.append(self._count(wrong, laws, order, rng_number, per_prefix, progress.controls))
+            keep()
+            is_found = "found out" if self._is_convinced(progress.controls) else "not yet found out"
+            report(
+                f"{number + 1} of {len(prefixes)} places ({prefix.name}): {per_prefix:,} draws, "
+                f"{self._memory.num_computed:,} rows computed; the wrong variant is {is_found}"
+            )
+
+    def close(self) -> None:
+        """Free what the target's backend holds for it."""
+        self._memory.close()
+
+    def _draws(self, prefix: Prefix, num: int) -> Iterator[Draw]:
+        yield from self._direct.draw(prefix, range(min(num, _DIRECT)))
+        yield from self._right.draw(prefix, range(_DIRECT, num))
+
+    def _count(  # noqa: PLR0913 - what a tally is made of
+        self,
+        draws: Iterator[Draw],
+        laws: PrefixLaws,
+        order: DirectedOrder,
+        number: int,
+        num: int,
+        before: Sequence[Tally],
+    ) -> Tally:
+        rng = np.random.default_rng([self._budget.seed, number])
+        counter = Counter(laws, self._budget.num_tokens, num, order, rng)
+        while block := list(islice(draws, _BLOCK)):
+            for draw in block:
+                counter.add(draw)
+            counter.tally.checkpoint()
+            if self._is_convinced([*before, counter.tally]):
+                break
+        return counter.tally
+
+    def _order(self, prefix: Prefix, laws: PrefixLaws, number: int) -> DirectedOrder:
+        """Return the order of first tokens by a draft of its own, which no draw is judged by."""
+        (probe,) = self._right.draw(prefix, [number])
+        return DirectedOrder(laws.probs(()), _drafted(probe))
+
+    def _is_convinced(self, tallies: Sequence[Tally]) -> bool:
+        level = self._claim.level / _SAFE_NUM_TESTS
+        return bool(tallies) and any(course.finding().p_value <= level for course in courses_of(tallies))
+
+
+def _drafted(draw: Draw) -> Probs | int | None:
+    draft = draw.rounds[0].draft
+    if not len(draft):
+        return None
+    laws: Sequence[Weights | None] = () if draft.probs is None else list(islice(draft.probs, 1))
+    law = laws[0] if laws else None
+    return draft.token_ids[0] if law is None else np.asarray(law, dtype=np.float64)
+
+
+def sampling_evidence(progress: Progress, num_tokens: int) -> tuple[tuple[Evidence, ...], tuple[Control, ...]]:
+    """Return what an audit's counts come to, and its control's."""
+    rows = Equality(
+        "rows of logits, in the engine's passes and in plain ones", progress.num_rows, progress.num_different
+    )
+    evidence = (*progress.equalities, rows, *evidence_of(progress.tallies, num_tokens))
+    control = Control(CONTROL, evidence_of(progress.controls, num_tokens) if progress.controls else ())
+    return evidence, (control,)
