@@ -25,10 +25,10 @@ class WrongStepper(Stepper):
     come out too often where a draft was refused.
 
     Attributes:
-        share: In which share of the refusals it is wrong; below 1 for studies of power.
+        wrong_share: In which share of the refusals it is wrong; below 1 for studies of power.
     """
 
-    share: float = 1.0
+    wrong_share: float = 1.0
 
     def _verify(self, sequence: Sequence, draft: Proposal, law: TargetLaw) -> Verdict | Halt:
         verdict = Stepper._verify(self, sequence, draft, law)
@@ -36,13 +36,13 @@ class WrongStepper(Stepper):
             return verdict
         source = CoinSource(sequence.request.seed ^ _OTHER_COINS, sequence.request.choice)
         coins = source.at(len(sequence.token_ids), Purpose.VERIFY)
-        if not coins.accept(self.share, 1.0):
+        if not coins.accept(self.wrong_share, 1.0):
             return verdict
         row = verdict.path[-1] + 1 if verdict.path else 0
         return replace(verdict, next_token_id=coins.draw(law.probs[row]))
 
 
-def wrong_variant(stepper: Stepper, share: float = 1.0) -> WrongStepper:
+def wrong_variant(stepper: Stepper, wrong_share: float = 1.0) -> WrongStepper:
     """Return a stepper that is wrong, and like the given one in everything else."""
     return WrongStepper(
         target=stepper.target,
@@ -53,5 +53,5 @@ def wrong_variant(stepper: Stepper, share: float = 1.0) -> WrongStepper:
         num_speculative_tokens=stepper.num_speculative_tokens,
         max_tree_tokens=stepper.max_tree_tokens,
         rule=stepper.rule,
-        share=share,
+        wrong_share=wrong_share,
     )

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from outrider.backends.base import Rows
+from outrider.backends.prefill import feed_all_but_last_piece
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine.commit import commit
 from outrider.engine.drafting import NO_DRAFT
 from outrider.engine.outputs import Method
-from outrider.engine.sequence import ReadPrompt, Request
+from outrider.engine.sequence import Request
 from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
 from outrider.sampling import CompiledParams, SamplingParams, TargetLaw, Vocabulary, compile_params
@@ -116,22 +118,24 @@ class Drawing:
 
     def draw(self, prefix: Prefix, numbers: Sequence[int]) -> Iterator[Draw]:
         """Yield one draw for each number; the same number gives the same coins."""
-        request = Request(object(), prefix.token_ids[:-1], self.compiled, self.seed)
-        prompt = self.stepper.read(request)
+        target, prompt_ids = self.stepper.target, prefix.token_ids[:-1]
+        request = Request(object(), prompt_ids, self.compiled, self.seed)
+        prompt_id = target.open_sequence()
         try:
+            last_piece = feed_all_but_last_piece(target, prompt_id, prompt_ids)
+            target.forward([Rows(prompt_id, last_piece, num_logits=0)])
             for start in range(0, len(numbers), self.lanes):
                 choices = numbers[start : start + self.lanes]
-                yield from self._side_by_side(request, prompt, prefix.token_ids[-1], choices)
+                yield from self._side_by_side(request, prompt_id, prefix.token_ids[-1], choices)
         finally:
-            self.stepper.forget(prompt)
+            target.close_sequence(prompt_id)
 
-    def _side_by_side(
-        self, request: Request, prompt: ReadPrompt, last_id: int, choices: Sequence[int]
-    ) -> Iterator[Draw]:
+    def _side_by_side(self, request: Request, prompt_id: int, last_id: int, choices: Sequence[int]) -> Iterator[Draw]:
         answers = []
         try:
             for choice in choices:
-                answers.append(self.stepper.open(replace(request, request_id=object(), choice=choice), prompt))
+                answers.append(self.stepper.open(replace(request, request_id=object(), choice=choice)))
+                self.stepper.share(answers[-1], prompt_id, len(request.prompt_ids))
                 _say(answers[-1], last_id, self.stepper.eos_ids)
             rounds: dict[int, list[Round]] = {index: [] for index in range(len(answers))}
             while going := [index for index, answer in enumerate(answers) if answer.finish_reason is None]:

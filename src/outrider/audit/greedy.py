@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from outrider.audit.evidence import Equality
 from outrider.drafters.base import Drafter
+from outrider.drafters.gain import PassCosts
+from outrider.engine.costs import Costs
 from outrider.engine.llm import LLM
 from outrider.engine.loading import Model
 from outrider.sampling import SamplingParams
 
+# What passes cost decides which drafts are worth their while. Here they are assumed, so that an audit does not depend
+# on how busy the machine is.
+COSTS = Costs(PassCosts())
 _EXAMPLES = 5
 Texts = list[tuple[int, ...]]
 Report = Callable[[str], None]
@@ -41,7 +46,7 @@ class Equalities:
         *,
         chat: bool,
     ) -> None:
-        plain = LLM(target, max_sequences=1)
+        plain = LLM(target)
         self._prompts, self._params, self._chat = prompts, params, chat
         self._plain = {name: texts_of(plain, prompts, each, chat=chat) for name, each in params.items()}
         self._cases = dict.fromkeys(params, 0)
@@ -64,7 +69,7 @@ class Equalities:
             for batch in batches:
                 where = f"{length} draft tokens, {batch} side by side" + (f", {threads} threads" if threads else "")
                 report(f"comparing texts: {where}")
-                llm = LLM(target, drafter, num_speculative_tokens=length, max_sequences=batch)
+                llm = LLM(target, drafter, num_speculative_tokens=length, max_sequences=batch, costs=COSTS)
                 for name, each in self._params.items():
                     texts = texts_of(llm, self._prompts, each, chat=self._chat)
                     self._cases[name] += len(texts)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import PIECE
 from outrider.backends.toy import TokenListBackend
@@ -37,6 +39,15 @@ class Memory:
         self._rows: OrderedDict[Prefix, Logits] = OrderedDict()
         self._trunk: Prefix = ()
         self._trunk_id = backend.open_sequence()
+
+    def rows(self, prefixes: Sequence[Sequence[int]]) -> Logits:
+        """Return the logits ``[prefixes, vocab_size]`` after each of some prefixes of at least one token."""
+        keys = [tuple(prefix) for prefix in prefixes]
+        self.learn(keys)
+        logits = np.empty((len(keys), self.vocab_size), dtype=np.float32)
+        for key, row in zip(keys, logits, strict=True):
+            row[:] = self.row(key)
+        return logits
 
     def row(self, prefix: Sequence[int]) -> Logits:
         """Return the logits ``[vocab_size]`` after at least one token; not to be modified."""
@@ -99,16 +110,7 @@ class RememberedBackend(TokenListBackend):
     """A model's backend whose rows come from a :class:`Memory`."""
 
     def __init__(self, memory: Memory) -> None:
-        super().__init__(memory.vocab_size, memory.max_length, memory.row)
-        self._memory = memory
-
-    def forward(self, batch: Sequence[Rows]) -> Logits:
-        """See :class:`~outrider.backends.base.Backend`."""
-        wanted = [rows for rows in batch if rows.num_logits]
-        self._memory.learn(
-            tuple(prefix) for rows in wanted for prefix in self._prefixes(rows)[len(rows.token_ids) - rows.num_logits :]
-        )
-        return super().forward(batch)
+        super().__init__(memory.vocab_size, memory.max_length, memory.rows)
 
 
 class CheckedBackend:

@@ -13,14 +13,16 @@ from typing import Any
 
 from outrider.audit.certificate import Certificate, Claim
 from outrider.audit.draws import WatchedDrafter
-from outrider.audit.greedy import Equalities
+from outrider.audit.greedy import COSTS, Equalities
 from outrider.audit.memory import Memory, RememberedBackend
 from outrider.audit.provenance import model_files, versions
 from outrider.audit.sampled import Budget, Pair, SamplingAudit, sampling_evidence
 from outrider.audit.state import Progress, fingerprint, load, save
 from outrider.audit.tally import joint_name
 from outrider.drafters.compression import DraftOptions
+from outrider.drafters.gain import PassCosts
 from outrider.engine.combining import combine
+from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, Model, ModelRef, Part, Resolver, attach, load_pair, open_pair
 from outrider.engine.rules import parse_rule
 from outrider.errors import UsageError
@@ -214,7 +216,9 @@ def _compare_texts(wish: Wish, prompts: Sequence[str], progress: Progress, resol
         if equalities is None:
             report("answering without a draft, to compare with")
             equalities = Equalities(target, prompts, {GREEDY: greedy, SEEDED: seeded}, chat=wish.chat)
-        drafter = combine(parts, target, store=None, max_model_tokens=wish.lengths[0], clock=_no_clock)
+        drafter = combine(
+            parts, target, store=None, max_model_tokens=wish.lengths[0], clock=_no_clock, known=_costs(parts)
+        )
         equalities.compare(target, drafter, wish.lengths, wish.batches, report)
     if equalities is not None:
         progress.equalities += equalities.evidence()
@@ -223,7 +227,9 @@ def _compare_texts(wish: Wish, prompts: Sequence[str], progress: Progress, resol
 def _remembering_drafter(wish: Wish, target: Model, parts: Sequence[Part], resolver: Resolver) -> Any:
     """Return the drafter that the engine would have, but that draft models remember what they said."""
     remembered = [_remembering(wish, target, part, reference, resolver) for part, reference in _with_names(wish, parts)]
-    drafter = combine(remembered, target, store=None, max_model_tokens=wish.lengths[0], clock=_no_clock)
+    drafter = combine(
+        remembered, target, store=None, max_model_tokens=wish.lengths[0], clock=_no_clock, known=_costs(parts)
+    )
     if drafter is None:
         raise UsageError(f"draft is {wish.draft}; an audit of a pair needs something that drafts")
     return drafter
@@ -254,6 +260,10 @@ def _encode(model: Model, text: str, *, chat: bool) -> tuple[int, ...]:
     return tuple(model.tokenizer.encode(text))
 
 
+def _costs(parts: Sequence[Part]) -> Costs:
+    """Return what passes are assumed to cost: an audit's drafts must not depend on how busy the machine is."""
+    return replace(COSTS, drafts={part.drafter.name: PassCosts().in_units_of(4) for part in parts})
+
+
 def _no_clock() -> float:
-    """Measure nothing: an audit's drafts must not depend on how busy the machine is."""
     return 0.0

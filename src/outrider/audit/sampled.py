@@ -23,7 +23,7 @@ from outrider.audit.prefixes import ANSWER_TOKENS, choose_prefixes, shaper_at
 from outrider.audit.state import Progress
 from outrider.audit.tally import Counter, Tally, courses_of, evidence_of
 from outrider.engine.loading import Model
-from outrider.engine.rules import Rule
+from outrider.engine.sequence import Rule
 from outrider.engine.step import Stepper
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 from outrider.types import Probs, Weights
@@ -93,10 +93,12 @@ class SamplingAudit:
         params: How tokens are chosen.
         budget: How much is drawn.
         claim: Whose level decides when to stop early.
-        share: In which share of its chances the negative control is wrong.
+        wrong_share: In which share of its chances the negative control is wrong.
     """
 
-    def __init__(self, pair: Pair, params: SamplingParams, budget: Budget, claim: Claim, *, share: float = 1.0) -> None:
+    def __init__(
+        self, pair: Pair, params: SamplingParams, budget: Budget, claim: Claim, *, wrong_share: float = 1.0
+    ) -> None:
         vocabulary = Vocabulary(pair.target.tokenizer, pair.target.vocab_size)
         self._pair, self._budget, self._claim = pair, budget, claim
         self._compiled = params_of_draws(params, budget.num_tokens, vocabulary)
@@ -107,7 +109,7 @@ class SamplingAudit:
         remembered = pair.stepper(RememberedBackend(self._memory))
         self._direct = self._drawing(pair.stepper(self._checked))
         self._right = self._drawing(remembered)
-        self._wrong = self._drawing(wrong_variant(remembered, share))
+        self._wrong = self._drawing(wrong_variant(remembered, wrong_share))
 
     def _drawing(self, stepper: Stepper) -> Drawing:
         return Drawing(stepper, self._pair.drafter, self._compiled, self._budget.seed)

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 
 import typer
 
-from outrider.cli import bench, generate, models, plan, serve
+from outrider.cli import audit, bench, generate, models, plan, serve
 from outrider.cli.text import one_line
 from outrider.errors import OutriderError, UsageError
 
@@ -26,6 +26,7 @@ app.command()(bench.bench)
 app.command()(plan.plan)
 app.command()(serve.serve)
 app.add_typer(models.app, name="models")
+app.add_typer(audit.app, name="audit")
 
 # Typer's errors are Click's; depending on its version, those of a copy of its own.
 _BadUsage: type[Exception] = import_module(typer.BadParameter.__module__).ClickException

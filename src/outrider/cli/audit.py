@@ -86,11 +86,11 @@ def audit_pair(  # noqa: PLR0913 - each is a choice of its own
     """
     from outrider.audit.pair import Wish, audit_pair
     from outrider.audit.sampled import Budget
+    from outrider.audit.texts import PROMPTS
     from outrider.cli.draft_options import parse_draft_options
     from outrider.cli.progress import loading
     from outrider.cli.prompts import read_prompts
     from outrider.cli.terminal import Notes
-    from outrider.audit.texts import PROMPTS
     from outrider.sampling.params import SamplingParams
 
     texts = list(PROMPTS) if prompts is None else [(one.id, one.text) for one in read_prompts(prompts)]
