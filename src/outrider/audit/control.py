@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from outrider.engine.commit import Halt
 from outrider.engine.sequence import Sequence
 from outrider.engine.step import Stepper
 from outrider.sampling import TargetLaw
-from outrider.types import Outcome, Proposal, Verdict
+from outrider.types import Outcome, Probs, Proposal, Verdict
 from outrider.verification import CoinSource, Purpose
 
 _OTHER_COINS = 0x5851F42D4C957F2D  # so that the wrong draw does not look at the rule's own coins
@@ -55,3 +57,19 @@ def wrong_variant(stepper: Stepper, wrong_share: float = 1.0) -> WrongStepper:
         rule=stepper.rule,
         wrong_share=wrong_share,
     )
+
+
+def moved_by_fault(target: Probs, drafted: Probs | int | None) -> float:
+    """Return the total variation between the target's law of a token and the law that this fault makes of it.
+
+    Args:
+        target: ``[vocab_size]`` float64.
+        drafted: The law that one draft token is drawn from, or the token that is proposed without drawing, or None for
+            no draft.
+    """
+    if drafted is None:
+        return 0.0
+    if isinstance(drafted, int):
+        return float(target[drafted] * (1 - target[drafted]))
+    accepted = np.minimum(target, drafted)
+    return float(abs(accepted + (1 - accepted.sum()) * target - target).sum() / 2)

@@ -32,12 +32,13 @@ from outrider.sampling import SamplingParams
 
 GREEDY, SEEDED = "greedy text", "sampled text with a seed"
 NOTES = (
-    "Places to draw from were chosen by the entropy of the target's law: where the target is all but certain, no "
-    "verifier can be told from another.",
+    "Places to draw from were chosen, before anything was drawn, where a common fault would show most: where the "
+    "target is all but certain, or nothing is drafted, no verifier can be told from another.",
     "What differs only within a cell of tokens that are counted together is not seen.",
     "The first draws at each place ran the target; later ones looked up rows of logits that a plain pass had computed.",
 )
 _SEED_OF_TEXTS = 11  # of the sampled texts that are compared
+_NO_MODELS = {"ngram", "auto", "none", "None"}
 Report = Callable[[str], None]
 
 
@@ -59,7 +60,7 @@ class Wish:
     """
 
     target: ModelRef
-    draft: DraftRef
+    draft: DraftRef | Sequence[DraftRef]
     params: SamplingParams
     rule: str = "auto"
     draft_options: DraftOptions | None = None
@@ -121,7 +122,8 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
     sampling = SamplingAudit(pair, wish.params, wish.budget, wish.claim)
     encoded = [(name, _encode(target, text, chat=wish.chat)) for name, text in prompts]
     report("looking for places to draw from")
-    sampling.run(sampling.prefixes(encoded), progress, report, keep)
+    prefixes = sampling.prefixes(encoded)
+    sampling.run(prefixes, progress, report, keep)
     sampling.close()
     evidence, controls = sampling_evidence(progress, wish.budget.num_tokens)
     return Certificate(
@@ -129,7 +131,7 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
         created=now,
         command=command,
         subject={**subject, "drafter": drafter.name},
-        settings=settings,
+        settings={**settings, "places": [prefix.name for prefix in prefixes]},
         versions={**versions(), "threads": str(getattr(target.backend, "threads", "none"))},
         claim=replace(wish.claim, shown_by=joint_name(wish.budget.num_tokens)),
         evidence=evidence,
@@ -176,16 +178,23 @@ def _settings(wish: Wish, prompts: Sequence[tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-def _described(reference: object, resolver: Resolver) -> Mapping[str, Any]:
-    if isinstance(reference, Model):
-        return {"name": reference.name}
-    names = [name.strip() for name in str(reference).split(",")]
-    described = [_described_one(name, resolver) for name in names]
+def _references(draft: DraftRef | Sequence[DraftRef]) -> list[Any]:
+    """Return what a user named, one by one."""
+    if isinstance(draft, list | tuple):
+        return list(draft)
+    return [name.strip() for name in draft.split(",")] if isinstance(draft, str) else [draft]
+
+
+def _described(reference: DraftRef | Sequence[DraftRef], resolver: Resolver) -> Mapping[str, Any]:
+    described = [_described_one(one, resolver) for one in _references(reference)]
     return described[0] if len(described) == 1 else {"several": described}
 
 
-def _described_one(name: str, resolver: Resolver) -> Mapping[str, Any]:
-    if name in {"ngram", "auto", "none"}:
+def _described_one(reference: Any, resolver: Resolver) -> Mapping[str, Any]:
+    if isinstance(reference, Model):
+        return {"name": reference.name}
+    name = str(reference)
+    if name in _NO_MODELS:
         return {"name": name}
     files = model_files(resolver(name))
     return files if "/" in name or name == files["name"] else {"reference": name, **files}
@@ -237,10 +246,7 @@ def _remembering_drafter(wish: Wish, target: Model, parts: Sequence[Part], resol
 
 def _with_names(wish: Wish, parts: Sequence[Part]) -> list[tuple[Part, ModelRef | None]]:
     """Return each drafter with the reference of its model, if it has one."""
-    references: Sequence[Any] = [wish.draft]
-    if isinstance(wish.draft, str):
-        references = [name.strip() for name in wish.draft.split(",")]
-    models = iter([one for one in references if one not in ("ngram", "auto", "none")])
+    models = iter([one for one in _references(wish.draft) if isinstance(one, Model) or str(one) not in _NO_MODELS])
     return [(part, None if part.backend is None else next(models)) for part in parts]
 
 

@@ -1,13 +1,14 @@
-"""Places in real texts to draw from: where the target is in two minds.
+"""Places in real texts to draw from: where a fault would show.
 
-A place where the target is all but certain tells nothing, whatever a verifier does there: every rule emits the same
-token. Places are therefore chosen by the entropy of the target's law. That is fair, since it is chosen before a draft
-is ever asked, but it makes the audit's distances those of such places, not of the average token.
+A place where the target is all but certain tells nothing, whatever a verifier does there, nor does one where nothing is
+drafted. Places are therefore chosen by the target's law and by what is drafted there, before anything is drawn: where
+the commonest fault (:mod:`outrider.audit.control`) would move the first token's law most. That is fair, since no draw
+has a say in it, but it makes the audit's distances those of such places, not of the average token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 
 from outrider.audit.cells import PrefixLaws
@@ -19,11 +20,13 @@ from outrider.engine.step import Stepper
 from outrider.errors import UsageError
 from outrider.sampling import CompiledParams, LawShaper
 
-ANSWER_TOKENS = 32
+ANSWER_TOKENS = 48
 LONGEST_PROMPT = 512
 _SIDE_BY_SIDE = 8
-# Nats; one after the other. A law over two equally likely tokens has 0.7.
-_WANTED = (1.5, 1.0, 2.0, 0.7)
+# Of each answer so many places are looked at closely, those whose entropy is nearest to this many nats; a law over two
+# equally likely tokens has 0.7.
+_NUM_CANDIDATES = 8
+_WANTED_ENTROPY = 1.5
 
 
 def choose_prefixes(  # noqa: PLR0913 - where, how many, and of what
@@ -34,6 +37,7 @@ def choose_prefixes(  # noqa: PLR0913 - where, how many, and of what
     memory: Memory,
     compiled: CompiledParams,
     seed: int,
+    telling: Callable[[Prefix], float],
 ) -> list[Prefix]:
     """Let the target answer prompts, and return places in its answers, from each prompt in turn.
 
@@ -44,11 +48,12 @@ def choose_prefixes(  # noqa: PLR0913 - where, how many, and of what
         memory: Of the target.
         compiled: How its tokens are chosen, for answers of ``ANSWER_TOKENS``.
         seed: Of its answers.
+        telling: How far the commonest fault would move the law of the first token.
 
     Raises:
         UsageError: No prompt is short enough, or no answer long enough.
     """
-    used = [prompt for prompt in prompts if len(prompt[1]) <= LONGEST_PROMPT][:num]
+    used = [prompt for prompt in prompts if len(prompt[1]) <= LONGEST_PROMPT][: 2 * num]
     if not used:
         raise UsageError(f"no prompt has at most {LONGEST_PROMPT} tokens; give shorter ones to draw from")
     requests = [Request(object(), ids, compiled, seed, choice=number) for number, (_, ids) in enumerate(used)]
@@ -57,32 +62,33 @@ def choose_prefixes(  # noqa: PLR0913 - where, how many, and of what
         if answer.error is not None:
             raise answer.error
         answers[answer.request.choice] = tuple(answer.token_ids)
-    places = [_by_entropy(answers[number], len(ids), memory, compiled, plain) for number, (_, ids) in enumerate(used)]
+    places = []
+    for number, (name, ids) in enumerate(used):
+        found = _by_entropy(name, answers[number], len(ids), memory, compiled, plain)
+        places.append(sorted(found, key=telling))
     if not any(places):
         raise UsageError("every answer ends after its first token; give prompts that ask for more")
     chosen: list[Prefix] = []
-    for number, wanted in zip(cycle(range(len(used))), cycle(_WANTED), strict=False):
+    for number in cycle(range(len(used))):
         if len(chosen) == num or not any(places):
-            return chosen
+            break
         if places[number]:
-            length = min(places[number], key=lambda at: abs(places[number][at] - wanted))
-            del places[number][length]
-            name = f"{used[number][0]}, token {length - len(used[number][1])}"
-            chosen.append(Prefix(name, answers[number][:length]))
-    raise AssertionError("cycles do not end")
+            chosen.append(places[number].pop())
+    return chosen
 
 
-def _by_entropy(
-    text: tuple[int, ...], prompt_length: int, memory: Memory, compiled: CompiledParams, plain: Stepper
-) -> dict[int, float]:
-    """Return the entropy of what follows each beginning of a text that holds some of the answer, by its length."""
+def _by_entropy(  # noqa: PLR0913 - a text and how to look at it
+    name: str, text: tuple[int, ...], prompt_length: int, memory: Memory, compiled: CompiledParams, plain: Stepper
+) -> list[Prefix]:
+    """Return some places in an answer where the target is in two minds."""
     lengths = range(prompt_length + 1, len(text))
     memory.learn(text[:length] for length in lengths)
     entropies = {}
     for length in lengths:
         shaper = shaper_at(text[:length], prompt_length, compiled)
         entropies[length] = PrefixLaws(memory, text[:length], shaper, plain.vocab_size).entropy()
-    return entropies
+    nearest = sorted(lengths, key=lambda length: abs(entropies[length] - _WANTED_ENTROPY))[:_NUM_CANDIDATES]
+    return [Prefix(f"{name}, token {length - prompt_length}", text[:length]) for length in nearest]
 
 
 def shaper_at(text: Sequence[int], prompt_length: int, compiled: CompiledParams) -> LawShaper:

@@ -15,7 +15,7 @@ import numpy as np
 
 from outrider.audit.cells import DirectedOrder, PrefixLaws
 from outrider.audit.certificate import Claim, Control
-from outrider.audit.control import wrong_variant
+from outrider.audit.control import moved_by_fault, wrong_variant
 from outrider.audit.draws import Draw, Drawing, Prefix, WatchedDrafter, params_of_draws
 from outrider.audit.evidence import Equality, Evidence
 from outrider.audit.memory import CheckedBackend, Memory, RememberedBackend
@@ -46,9 +46,9 @@ class Budget:
         seed: Of everything.
     """
 
-    draws: int = 80_000
+    draws: int = 54_000
     num_tokens: int = 4
-    num_prefixes: int = 8
+    num_prefixes: int = 6
     seed: int = 0
 
 
@@ -123,6 +123,7 @@ class SamplingAudit:
             memory=self._memory,
             compiled=self._answers,
             seed=self._budget.seed,
+            telling=self._telling,
         )
 
     def run(self, prefixes: Sequence[Prefix], progress: Progress, report: Report, keep: Callable[[], None]) -> None:
@@ -140,13 +141,8 @@ class SamplingAudit:
                 report("convinced that what is emitted is wrong; the rest of the budget is not needed")
                 return
             prefix = prefixes[number]
-            laws = PrefixLaws(
-                self._memory,
-                prefix.token_ids,
-                shaper_at(prefix.token_ids, len(prefix.token_ids) - 1, self._compiled),
-                self._pair.target.vocab_size,
-            )
-            order = self._order(prefix, laws, per_prefix)
+            laws = self._laws(prefix)
+            order = DirectedOrder(laws.probs(()), self._probe(prefix))
             before = self._checked.num_rows, self._checked.num_different
             draws = self._draws(prefix, per_prefix)
             progress.tallies.append(self._count(draws, laws, order, number, per_prefix, progress.tallies))
@@ -190,10 +186,17 @@ class SamplingAudit:
                 break
         return counter.tally
 
-    def _order(self, prefix: Prefix, laws: PrefixLaws, number: int) -> DirectedOrder:
-        """Return the order of first tokens by a draft of its own, which no draw is judged by."""
-        (probe,) = self._right.draw(prefix, [number])
-        return DirectedOrder(laws.probs(()), _drafted(probe))
+    def _telling(self, prefix: Prefix) -> float:
+        return moved_by_fault(self._laws(prefix).probs(()), self._probe(prefix))
+
+    def _laws(self, prefix: Prefix) -> PrefixLaws:
+        shaper = shaper_at(prefix.token_ids, len(prefix.token_ids) - 1, self._compiled)
+        return PrefixLaws(self._memory, prefix.token_ids, shaper, self._pair.target.vocab_size)
+
+    def _probe(self, prefix: Prefix) -> Probs | int | None:
+        """Return what is drafted at a place, in a draw that is not counted."""
+        (draw,) = self._right.draw(prefix, [self._budget.draws])
+        return _drafted(draw)
 
     def _is_convinced(self, tallies: Sequence[Tally]) -> bool:
         level = self._claim.level / _SAFE_NUM_TESTS

@@ -16,7 +16,7 @@ from outrider.audit.statistics import Cells, pooled
 
 FIRST, DIRECTED, EVERY = "first token", "first token, in the order of what the draft likes", "every token"
 IMPOSSIBLE, COURSES = "tokens that the target excludes", ("first token, at any time", "every token, at any time")
-_CELLS = 12
+_CELLS = 8
 _LEAST_EXPECTED = 40.0  # draws of a cell of its own
 _ACCEPTANCES = 1000  # draws of a prefix whose acceptance is predicted: each takes some passes over two laws
 _EXACT_BINS = [1 / NUM_BINS] * NUM_BINS

@@ -70,7 +70,7 @@ def audit_pair(  # noqa: PLR0913 - each is a choice of its own
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt. [default: a few that are built in]"),
     ] = None,
-    draws: Annotated[int, typer.Option(metavar="N", parser=whole, help="How much is drawn in all.")] = 80_000,
+    draws: Annotated[int, typer.Option(metavar="N", parser=whole, help="How much is drawn in all.")] = 54_000,
     seed: Annotated[int, typer.Option(metavar="N", parser=whole, help="Of every random decision.")] = 0,
     ctx_size: Annotated[int | None, typer.Option(metavar="N", parser=whole, help="As for generate.")] = None,
     no_chat: Annotated[bool, typer.Option("--no-chat", help="As for generate.")] = False,
