@@ -120,6 +120,12 @@ GENERATION_FLAGS = [
     *("--max-tokens", "--temperature", "--top-p", "--top-k", "--min-p", "--seed", "--stop", "--no-chat"),
 ]
 COMMANDS = {
+    "audit check": ["CERTIFICATE", "--json"],
+    "audit pair": [
+        *("--target", "--draft", "--draft-options", "--draft-tree", "--rule", "--num-speculative-tokens", "--threads"),
+        *("--batches", "--temperature", "--top-p", "--top-k", "--min-p", "--prompts", "--draws", "--seed"),
+        *("--no-chat", "--state", "--out", "--json"),
+    ],
     "bench": ["--prompts", "--repeats", "--json", *GENERATION_FLAGS],
     "generate": ["PROMPT", "--prompts", "--prediction", "--json", *GENERATION_FLAGS],
     "plan": [

@@ -50,7 +50,7 @@ class Wish:
         target, draft: As :class:`~outrider.engine.llm.LLM` takes them.
         params: How tokens are chosen in what is drawn; above temperature 0.
         rule: See :mod:`outrider.engine.rules`.
-        draft_options, draft_tree, chat, ctx_size: See :class:`~outrider.engine.llm.LLM`.
+        draft_options, draft_tree, chat: See :class:`~outrider.engine.llm.LLM`.
         lengths: Draft tokens a round that texts are compared at; draws are made at the first.
         threads: The same for threads; None for the usual number.
         batches: Answers side by side that texts are compared at.
@@ -66,7 +66,6 @@ class Wish:
     draft_options: DraftOptions | None = None
     draft_tree: int = 0
     chat: bool = True
-    ctx_size: int | None = None
     lengths: tuple[int, ...] = (6, 1)
     threads: tuple[int | None, ...] = (None,)
     batches: tuple[int, ...] = (1, 3)
@@ -119,25 +118,37 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
     target, parts = _load(wish, wish.threads[0], resolver)
     drafter = _remembering_drafter(wish, target, parts, resolver)
     pair = Pair(target, WatchedDrafter(drafter), wish.lengths[0], wish.draft_tree, rule)
-    sampling = SamplingAudit(pair, wish.params, wish.budget, wish.claim)
-    encoded = [(name, _encode(target, text, chat=wish.chat)) for name, text in prompts]
-    report("looking for places to draw from")
-    prefixes = sampling.prefixes(encoded)
-    sampling.run(prefixes, progress, report, keep)
-    sampling.close()
+    places = _draw(wish, pair, prompts, progress, report, keep)
     evidence, controls = sampling_evidence(progress, wish.budget.num_tokens)
     return Certificate(
         kind="pair",
         created=now,
         command=command,
         subject={**subject, "drafter": drafter.name},
-        settings={**settings, "places": [prefix.name for prefix in prefixes]},
+        settings={**settings, "places": places},
         versions={**versions(), "threads": str(getattr(target.backend, "threads", "none"))},
         claim=replace(wish.claim, shown_by=joint_name(wish.budget.num_tokens)),
         evidence=evidence,
         controls=controls,
         notes=NOTES,
     )
+
+
+def _draw(  # noqa: PLR0913 - what is drawn, and where what is found goes
+    wish: Wish,
+    pair: Pair,
+    prompts: Sequence[tuple[str, str]],
+    progress: Progress,
+    report: Report,
+    keep: Callable[[], None],
+) -> list[str]:
+    """Draw what has not been drawn yet; return the names of the places."""
+    sampling = SamplingAudit(pair, wish.params, wish.budget, wish.claim)
+    report("looking for places to draw from")
+    places = sampling.prefixes([(name, _encode(pair.target, text, chat=wish.chat)) for name, text in prompts])
+    sampling.run(places, progress, report, keep)
+    sampling.close()
+    return [place.name for place in places]
 
 
 def _check(wish: Wish, prompts: Sequence[tuple[str, str]]) -> None:
@@ -206,7 +217,7 @@ def _load(wish: Wish, threads: int | None, resolver: Resolver) -> tuple[Model, l
         wish.draft,
         wish.draft_options,
         threads=threads,
-        ctx_size=wish.ctx_size,
+        ctx_size=None,
         resolver=resolver,
         draft_tree=wish.draft_tree,
     )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outrider.cli.flags import number, speaking_of_flags, whole
+from outrider.cli.flags import number, speaking_of_flags, whole, with_flags
 from outrider.cli.text import write_line
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
     from outrider.audit.certificate import Certificate
+    from outrider.audit.pair import Wish
 
 app = typer.Typer(help="Prove that speculation changes nothing, with a certificate.", rich_markup_mode=None)
 
@@ -31,26 +33,27 @@ def _wholes(text: str) -> tuple[int, ...]:
     return tuple(whole(one) for one in text.split(","))
 
 
-@app.command("pair")
-def audit_pair(  # noqa: PLR0913 - each is a choice of its own
-    *,
-    target: Annotated[str, typer.Option(metavar="REF", help="The model that answers.")],
-    draft: Annotated[str, typer.Option(metavar="REF|ngram", help="What proposes tokens, as for generate.")],
+@dataclass(frozen=True, slots=True)
+class PairFlags:
+    """What is audited, and how; one field a flag."""
+
+    target: Annotated[str, typer.Option(metavar="REF", help="The model that answers.")]
+    draft: Annotated[str, typer.Option(metavar="REF|ngram", help="What proposes tokens, as for generate.")]
     draft_options: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="How a draft model is held, as for generate.")
-    ] = None,
+    ] = None
     draft_tree: Annotated[
         int, typer.Option(metavar="N", parser=whole, help="Let a draft model propose trees, as for generate.")
-    ] = 0,
+    ] = 0
     rule: Annotated[
         str, typer.Option(metavar="auto|token|block|coupled", help="How drafts are verified, as for generate.")
-    ] = "auto",
+    ] = "auto"
     num_speculative_tokens: Annotated[
         Any,
         typer.Option(
             metavar="N,...", parser=_wholes, help="The most draft tokens a round: draws at the first, texts at each."
         ),
-    ] = "6,1",
+    ] = "61"
     threads: Annotated[
         Any,
         typer.Option(
@@ -58,65 +61,74 @@ def audit_pair(  # noqa: PLR0913 - each is a choice of its own
             parser=_wholes,
             help="Threads that compute: draws at the first, texts at each. [default: one a physical core]",
         ),
-    ] = None,
+    ] = None
     batches: Annotated[
         Any, typer.Option(metavar="N,...", parser=_wholes, help="Answers side by side that texts are compared at.")
-    ] = "1,3",
-    temperature: Annotated[float, typer.Option(metavar="T", parser=number, help="Of the draws; above 0.")] = 1.0,
-    top_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None,
-    top_k: Annotated[int | None, typer.Option(metavar="K", parser=whole, help="As for generate.")] = None,
-    min_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None,
+    ] = "13"
+    temperature: Annotated[float, typer.Option(metavar="T", parser=number, help="Of the draws; above 0.")] = 1.0
+    top_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None
+    top_k: Annotated[int | None, typer.Option(metavar="K", parser=whole, help="As for generate.")] = None
+    min_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None
     prompts: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt. [default: a few that are built in]"),
-    ] = None,
-    draws: Annotated[int, typer.Option(metavar="N", parser=whole, help="How much is drawn in all.")] = 54_000,
-    seed: Annotated[int, typer.Option(metavar="N", parser=whole, help="Of every random decision.")] = 0,
-    ctx_size: Annotated[int | None, typer.Option(metavar="N", parser=whole, help="As for generate.")] = None,
-    no_chat: Annotated[bool, typer.Option("--no-chat", help="As for generate.")] = False,
+    ] = None
+    draws: Annotated[int, typer.Option(metavar="N", parser=whole, help="How much is drawn in all.")] = 54_000
+    seed: Annotated[int, typer.Option(metavar="N", parser=whole, help="Of every random decision.")] = 0
+    no_chat: Annotated[bool, typer.Option("--no-chat", help="As for generate.")] = False
     state: Annotated[
         str | None, typer.Option(metavar="FILE", help="Keep what has been counted here, and go on from it if it is.")
-    ] = None,
-    out: _Out = None,
-    as_json: _AsJson = False,
-) -> int:
+    ] = None
+
+    def wish(self) -> Wish:
+        """Return what the flags ask for."""
+        from outrider.audit.pair import Wish
+        from outrider.audit.sampled import Budget
+        from outrider.cli.draft_options import parse_draft_options
+        from outrider.sampling.params import SamplingParams
+
+        with speaking_of_flags():
+            return Wish(
+                target=self.target,
+                draft=self.draft,
+                params=SamplingParams(
+                    temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p
+                ),
+                rule=self.rule,
+                draft_options=parse_draft_options(self.draft_options or ()),
+                draft_tree=self.draft_tree,
+                chat=not self.no_chat,
+                lengths=self.num_speculative_tokens,
+                threads=self.threads or (None,),
+                batches=self.batches,
+                budget=Budget(draws=self.draws, seed=self.seed),
+            )
+
+
+@app.command("pair")
+@with_flags
+def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) -> int:
     """Audit a target with its draft on this machine: texts compared, draws held against the target's exact law.
 
     Exit status 1 unless the verdict is "pass".
     """
-    from outrider.audit.pair import Wish, audit_pair
-    from outrider.audit.sampled import Budget
+    from outrider.audit.pair import audit_pair
     from outrider.audit.texts import PROMPTS
-    from outrider.cli.draft_options import parse_draft_options
     from outrider.cli.progress import loading
     from outrider.cli.prompts import read_prompts
     from outrider.cli.terminal import Notes
-    from outrider.sampling.params import SamplingParams
 
+    prompts, state = flags.prompts, flags.state
     texts = list(PROMPTS) if prompts is None else [(one.id, one.text) for one in read_prompts(prompts)]
     notes = Notes()
     with speaking_of_flags(), loading(notes) as resolver:
-        wish = Wish(
-            target=target,
-            draft=draft,
-            params=SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p),
-            rule=rule,
-            draft_options=parse_draft_options(draft_options or ()),
-            draft_tree=draft_tree,
-            chat=not no_chat,
-            ctx_size=ctx_size,
-            lengths=num_speculative_tokens,
-            threads=threads or (None,),
-            batches=batches,
-            budget=Budget(draws=draws, seed=seed),
-        )
         certificate = audit_pair(
-            wish,
+            flags.wish(),
             texts,
             command=_command(),
             now=_now(),
             resolver=resolver,
-            state=None if state is None else Path(state),
+            state=None if state is None else _checked(state),
             report=notes.say,
         )
     return _finish(certificate, out, as_json=as_json)
@@ -132,7 +144,7 @@ def check_certificate(
     from outrider.audit.certificate import check
     from outrider.audit.reading import read_document
 
-    document = read_document(Path(certificate), "certificate")
+    document = read_document(_checked(certificate), "certificate")
     problems = check(document)
     if as_json:
         write_line(json.dumps({"holds": not problems, "verdict": document["verdict"], "problems": problems}))
@@ -152,7 +164,7 @@ def _finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
 
     document = certificate.to_json()
     if out is not None:
-        path = Path(out)
+        path = _checked(out)
         write_whole(path, json.dumps(document, indent=1) + "\n")
         write_whole(path.with_suffix(".html"), page(document))
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -244,7 +244,12 @@ def with_flags(command: Callable[..., Any], *, without: Collection[str] = ()) ->
     hints = get_type_hints(kind, include_extras=True)
     own = [parameter for name, parameter in signature(command, eval_str=True).parameters.items() if name != "flags"]
     shared = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
         for field in fields(kind)
         if field.name not in without
     ]
