@@ -24,7 +24,7 @@ CURVE = Curve(((1, 0.02), (2, 0.021), (64, 0.1)), 1e-6, 1e-7)
 
 def passes(model):
     timed = tuple(PassTime(rows, context, 1, 0.02, 0.019, 0.021, 5) for rows in (1, 8) for context in (0, 500))
-    return Passes(model, timed, CURVE, 0.1)
+    return Passes(model, timed, CURVE, 0.1, 1.05)
 
 
 def outcome(name, rate, *, drafts=(), length=None, **fields):

@@ -14,7 +14,7 @@ _SHOWN = 12  # choices
 def show_plan(plan: Plan, saved_as: str | None) -> None:
     """Print the choices, the best first, the best of each family, and what to do."""
     console = Console(highlight=False, markup=False)
-    console.width = max(console.width, 110) if not console.is_terminal else console.width
+    console.width = console.width if console.is_terminal else 160
     console.print(_choices(plan))
     console.print()
     if plan.by_family:
@@ -29,7 +29,7 @@ def _choices(plan: Plan) -> Table:
     headings = ["tokens/s", "by plain", "tokens a round", "drafted", "first accepted"]
     is_run = any(one.measured_tokens_per_s is not None for one in plan.choices)
     for heading in [*headings, *(["run", "predicted by run"] if is_run else [])]:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=heading == "by plain")
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
     shown = order[:_SHOWN] if 0 in order[:_SHOWN] else [*order[: _SHOWN - 1], 0]
     for number in shown:

@@ -69,10 +69,8 @@ def compose(origin: Origin, measured: Measured, memory: Mapping[tuple[str, ...],
         memory: What a process takes, by the drafts of a choice.
         seed: Draws prompts anew for intervals.
     """
-    plain = measured.answers[PLAIN]
-    outcomes = tuple(
-        _outcome(choice, answers, plain, measured.costs, seed) for choice, answers in measured.answers.items()
-    )
+    plain, costs = measured.answers[PLAIN], measured.costs
+    outcomes = tuple(_outcome(choice, answers, plain, costs, seed) for choice, answers in measured.answers.items())
     families = sorted({one.family for one in plain if one.family is not None})
     eligible = [not one.drafts or one.rule == origin.settings.rule for one in outcomes]
     best = _best([one.speed.speedup.value for one in outcomes], eligible)
@@ -183,17 +181,19 @@ def _ranks(answers: Sequence[Sequence[PositionRanks]], seed: int) -> Ranks:
 
 
 def _passes(measured: Measured) -> tuple[Passes, ...]:
-    target, *drafts = measured.clocked
-    curves = {target: measured.costs.target, **{name: measured.costs.drafts[name] for name in drafts}}
-    return tuple(_timed(name, one, curves[name]) for name, one in measured.clocked.items())
+    target, costs = next(iter(measured.clocked)), measured.costs
+    return tuple(
+        _timed(name, one, costs.target if name == target else costs.drafts[name], measured.slower(name))
+        for name, one in measured.clocked.items()
+    )
 
 
-def _timed(name: str, clocked: Clocked, curve: PassCosts) -> Passes:
+def _timed(name: str, clocked: Clocked, curve: PassCosts, slower: float) -> Passes:
     timed = tuple(
         PassTime(one.shape.rows, one.shape.context, one.shape.sequences, one.seconds, one.low, one.high, one.count)
         for one in clocked.timed
     )
-    return Passes(name, timed, Curve(curve.points, curve.per_context, curve.per_row_context), clocked.spread)
+    return Passes(name, timed, Curve(curve.points, curve.per_context, curve.per_row_context), clocked.spread, slower)
 
 
 def _memory(memory: Memory) -> MemoryUse:

@@ -118,7 +118,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """What was timed of one model, and the curve through it."""
+    """What was timed of one model.
+
+    Attributes:
+        timed: Passes one after the other.
+        curve: What follows for passes among rounds.
+        spread: Of the times of one pass, typically: the distance of the quartiles by the median.
+        slower: How much longer passes took among rounds than one after the other.
+    """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -126,6 +133,7 @@ class Passes:
     timed: tuple[PassTime, ...]
     curve: Curve
     spread: float
+    slower: float
 
 
 @dataclass(frozen=True, slots=True)

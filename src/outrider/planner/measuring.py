@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from statistics import median
 
 from outrider.backends.base import Backend
 from outrider.engine.costs import Costs
 from outrider.planner.choices import Choice
 from outrider.planner.lineup import Lineup
 from outrider.planner.meter import Prompted, Setting, record, replay
+from outrider.planner.metered import MeteredBackend, Pass
 from outrider.planner.passes import (
     BATCHES,
     DRAFT_ROWS,
@@ -29,6 +31,7 @@ from outrider.planner.recorded import Recording
 # Told what is being done, and how much of it is done, from 0 to 1.
 Progress = Callable[[str, float], None]
 _LOOKUP = Choice(("ngram",), 16)
+_FEW_ROWS = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,41 @@ class Measured:
 
     Attributes:
         clocked: Passes by model, the target first.
+        timed_costs: What passes cost by those, in seconds.
+        live: By model, what passes among rounds took by what the timed ones say of them.
         recordings: Of the prompts that there was time for.
         answers: Of each choice, in the order of the recordings.
         ranks: Of each draft model with the target's tokens, by position over all answers.
     """
 
     clocked: Mapping[str, Clocked]
-    costs: Costs
+    timed_costs: Costs
+    live: dict[str, list[float]] = field(default_factory=dict)
     recordings: list[Recording] = field(default_factory=list)
     answers: dict[Choice, list[Answered]] = field(default_factory=dict)
     ranks: dict[str, list[list[PositionRanks]]] = field(default_factory=dict)
+
+    def slower(self, model: str) -> float:
+        """Return how much longer a model's passes take among rounds than one after the other: the median."""
+        ratios = self.live.get(model)
+        return median(ratios) if ratios else 1.0
+
+    @property
+    def costs(self) -> Costs:
+        """What passes cost among rounds, in seconds."""
+        target, *drafts = self.clocked
+        return Costs(
+            self.timed_costs.target.in_units_of(1 / self.slower(target)),
+            {name: self.timed_costs.drafts[name].in_units_of(1 / self.slower(name)) for name in drafts},
+        )
+
+    def observe(self, passes: Iterable[Pass]) -> None:
+        """Take note of passes among rounds; those over many rows, which read prompts, are left out."""
+        target = next(iter(self.clocked))
+        for one in passes:
+            curve = self.timed_costs.target if one.model == target else self.timed_costs.drafts[one.model]
+            if one.rows <= _FEW_ROWS:
+                self.live.setdefault(one.model, []).append(one.seconds / curve.at(one.rows, one.length))
 
 
 def time_models(lineup: Lineup, contexts: Sequence[int], progress: Progress) -> tuple[dict[str, Clocked], Costs]:
@@ -142,11 +170,15 @@ def _measure_one(
     yield 0.0, "the target answers"
     params = setting.compiled.params
     seed = seed if params.seed is None else params.seed
-    recording = record(setting, prompt, seed, lineup.drafting(_LOOKUP, measured.costs))
+    target = MeteredBackend(setting.target.backend, setting.target.name, setting.clock)
+    metered = replace(setting, target=replace(setting.target, backend=target))
+    recording = record(metered, prompt, seed, lineup.drafting(_LOOKUP, measured.timed_costs))
+    measured.observe(target.passes)
     measured.recordings.append(recording)
     for number, (choice, answers) in enumerate(measured.answers.items(), start=1):
         yield number / steps, choice.name
-        rounds = replay(setting, recording, lineup.drafting(choice, measured.costs))
+        rounds = replay(setting, recording, lineup.drafting(choice, measured.timed_costs))
+        measured.observe(one for done in rounds for one in done.draft_passes)
         answers.append(Answered(prompt.id, prompt.family, tuple(rounds)))
     yield (steps - 1) / steps, "acceptance by rank"
     for name, one in lineup.models.items():

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
 # Stand-ins that become the page's own colours.
 _INK, _FAINT, _PAPER = "#010101", "#020202", "#030303"
-_SERIES = ("#0b7285", "#d9480f", "#5f3dc4", "#2b8a3e", "#c2255c", "#846358", "#1971c2", "#868e96")
+_SERIES = (
+    "#1098ad",
+    "#e8590c",
+    "#7950f2",
+    "#37b24d",
+    "#d6336c",
+    "#a07a50",
+    "#228be6",
+    "#868e96",
+)  # legible on light and dark
 _OF_PAGE = {_INK: "var(--ink)", _FAINT: "var(--faint)", _PAPER: "var(--paper)"}
 _STYLE = {
     "svg.fonttype": "none",
