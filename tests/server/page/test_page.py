@@ -204,7 +204,7 @@ def test_an_answer_can_be_stopped(open_page, api, stop):
 
 def test_errors_come_in_words_and_the_question_is_kept(open_page, api):
     page = open_page()
-    assert refused(page, "busy") == "The server is busy; try again in 7 s. 8 requests are waiting, which is the limit."
+    assert refused(page, "busy") == "The server is busy; try again in 7 s: 8 requests are waiting, which is the limit."
     assert page.input_value("#chat-prompt") == "busy"
     assert refused(page, "odd") == "temperature is 9.0; it must be from 0 to 2"
     assert page.locator("#messages > *").count() == 0
@@ -222,8 +222,12 @@ def test_errors_come_in_words_and_the_question_is_kept(open_page, api):
 def test_a_key_is_asked_for_sent_and_kept_in_memory_only(open_page, api):
     api.key = "secret-key"
     page = open_page()
-    assert refused(page, "hello") == "The server wants an API key. The key is missing or unknown."
+    assert refused(page, "hello") == "The server wants an API key."
     assert page.evaluate("document.activeElement.name") == "key"
+    page.keyboard.type("another")
+    page.keyboard.press("Enter")
+    assert refused(page, "hello") == "The server does not know this API key."
+    page.fill("[name=key]", "")
     page.keyboard.type("secret-key")
     page.keyboard.press("Enter")
     ask(page, "hello")
@@ -237,7 +241,8 @@ def test_a_race_runs_one_after_the_other_and_compares_word_for_word(open_page, a
     page = open_page("#race")
     words = race(page, "hello")
     assert words.startswith("Speculative was ")
-    assert words.endswith("The answers are identical, all 16 tokens.")
+    assert " for 16 tokens plain, " in words
+    assert words.endswith("The answers are identical, token for token.")
     warm_up, plain, speculative = api.requests
     assert warm_up["max_tokens"] == 1
     assert {**speculative, "speculation": plain["speculation"]} == plain

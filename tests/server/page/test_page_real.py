@@ -40,7 +40,7 @@ def test_the_page_and_the_api_agree(open_page, service):
     assert "Probability" in page.inner_text("#tip")
     ask(page, "and?")
     page.click("nav a[href='#race']")
-    assert race(page, "hello").endswith("The answers are identical, all 40 tokens.")
+    assert race(page, "hello").endswith("speculative. The answers are identical, token for token.")
     page.click("nav a[href='#chat']")
     set_up(page, max_tokens="5000")
     assert refused(page, "hello") == "max_tokens is 5000; the context holds 4000 tokens"

@@ -124,16 +124,16 @@ async function send(path, options) {
     if (error.name === "AbortError") throw error;
     throw new ServerError("The server cannot be reached. Is it still running?");
   }
-  if (!response.ok) throw new ServerError(await inWords(response), response.status);
+  if (!response.ok) throw new ServerError(await inWords(response, "Authorization" in options.headers), response.status);
   return response;
 }
 
-async function inWords(response) {
+async function inWords(response, hasKey) {
   const document = await response.json().catch(() => null); // a proxy's error page is not JSON
   const said = document?.error?.message ?? `The server answered with status ${response.status}.`;
-  if (response.status === 401) return `The server wants an API key. ${said}`;
+  if (response.status === 401) return hasKey ? "The server does not know this API key." : "The server wants an API key.";
   const wait = response.headers.get("Retry-After");
-  if (response.status === 429) return `The server is busy${wait ? `; try again in ${wait} s` : ""}. ${said}`;
+  if (response.status === 429) return `The server is busy${wait ? `; try again in ${wait} s` : ""}: ${said}`;
   return said;
 }
 

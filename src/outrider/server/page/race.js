@@ -95,21 +95,23 @@ function verdict(body, plain, speculative) {
   if (!plain.tokens.length || !speculative.tokens.length) return "There is nothing to compare: an answer is empty.";
   const { active, reason } = speculative.speculation ?? {};
   if (active === false) return `Nothing was raced, for speculation was off: ${reason}`;
-  const perToken = (run) => run.lastAt / run.tokens.length;
-  const times = `${seconds(plain.lastAt)} plain, ${seconds(speculative.lastAt)} speculative.`;
-  return `${pace(perToken(plain) / perToken(speculative))} ${times} ${comparison(body, plain, speculative)}`;
+  const time = ({ lastAt, tokens }) => `${seconds(lastAt)} for ${tokens.length === 1 ? "1 token" : `${tokens.length} tokens`}`;
+  const times = `${time(plain)} plain, ${time(speculative)} speculative.`;
+  return `${pace(plain, speculative)}: ${times} ${comparison(body, plain, speculative)}`;
 }
 
-function pace(ratio) {
-  if (ratio > 1.02) return `Speculative was ${ratio.toFixed(2)} times as fast:`;
-  if (ratio < 0.98) return `Speculative was slower, ${ratio.toFixed(2)} times as fast:`;
-  return "Both were equally fast:";
+function pace(plain, speculative) {
+  const ratio = plain.lastAt / plain.tokens.length / (speculative.lastAt / speculative.tokens.length);
+  const each = plain.tokens.length === speculative.tokens.length ? "" : ", token for token";
+  if (ratio > 1.02) return `Speculative was ${ratio.toFixed(2)} times as fast${each}`;
+  if (ratio < 0.98) return `Speculative was slower, ${ratio.toFixed(2)} times as fast${each}`;
+  return `Both were equally fast${each}`;
 }
 
 function comparison({ temperature, seed, speculation }, plain, speculative) {
   const ids = speculative.tokens.map((token) => token.id);
   const place = plain.tokens.findIndex((token, at) => token.id !== ids[at]);
-  if (place < 0 && ids.length === plain.tokens.length) return `The answers are identical, all ${ids.length} tokens.`;
+  if (place < 0 && ids.length === plain.tokens.length) return "The answers are identical, token for token.";
   if (temperature !== 0) {
     if (seed === undefined)
       return "The answers differ, as two samples of one law do. With a seed, or at temperature 0, they are the same.";
