@@ -88,5 +88,5 @@ class Server:
         try:
             with urllib.request.urlopen(self.address + "/health", timeout=5) as reply:
                 return bool(reply.status == 200)
-        except (urllib.error.URLError, ConnectionError):  # not listening yet, or 503 while the model loads
+        except (urllib.error.URLError, ConnectionError, TimeoutError):  # not there yet, or 503 while the model loads
             return False

@@ -19,7 +19,7 @@ from outrider.backends.toy import HashLM, ToyBackend
 from outrider.errors import UsageError
 from outrider.server import engine as engine_module
 from outrider.server.problems import ApiError
-from outrider.server.running import is_loopback, listen
+from outrider.server.running import is_loopback, reserve
 
 ENDLESS = {"model": "toy", "prompt": "a", "max_tokens": 50_000, "ignore_eos": True, "temperature": 0}
 
@@ -218,10 +218,15 @@ def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
 
 
 def test_addresses_that_cannot_be_had_are_refused():
-    with listen("127.0.0.1", 0) as taken, pytest.raises(UsageError, match="choose another with --host and --port"):
-        listen("127.0.0.1", taken.getsockname()[1])
+    with reserve("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConnectionRefusedError):  # nobody is heard before the models are loaded
+            socket.create_connection(("127.0.0.1", port))
+        taken.listen()
+        with pytest.raises(UsageError, match="choose another with --host and --port"):
+            reserve("127.0.0.1", port)
     with pytest.raises(UsageError, match=r"cannot listen at 256\.0\.0\.1"):
-        listen("256.0.0.1", 0)
+        reserve("256.0.0.1", 0)
     assert is_loopback("127.0.0.1")
     assert is_loopback("::1")
     assert is_loopback("localhost")

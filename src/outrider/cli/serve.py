@@ -99,12 +99,12 @@ def serve(
     SIGTERM and Ctrl-C let what runs come to its end.
     """
     from outrider.cli.terminal import Notes
-    from outrider.server.running import listen
+    from outrider.server.running import reserve
     from outrider.server.running import serve as run
 
     settings = flags.settings()
-    with closing(listen(flags.host, flags.port)) as listening:
-        cut_off = run(flags.load(Notes()), settings, listening, flags.host)
+    with closing(reserve(flags.host, flags.port)) as address:
+        cut_off = run(flags.load(Notes()), settings, address, flags.host)
     if as_json:
         sys.stdout.write(json.dumps({"cut_off": cut_off}) + "\n")
 

@@ -6,7 +6,7 @@ from outrider.backends.prefill import PIECE
 
 # A round that reads takes at most about so many times as long as one that does not. Text comes in rounds: a gap of
 # less than four is what a reader is asked to bear, and estimates err.
-_STRETCH = 2.5
+_STRETCH = 2.0
 _LEAST = 16  # tokens: about what a pass has room for at no cost
 _WEIGHT = 0.2  # of the newest round in the averages
 

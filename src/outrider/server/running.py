@@ -57,20 +57,25 @@ class _ToLog(logging.Handler):
         self._log.write("problem", message=record.getMessage().split("\n")[0], error=what)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 is any that is free.
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a socket with an address of its own, at which nobody is heard yet; port 0 is any that is free.
 
     Raises:
         UsageError: The address cannot be had.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.create_server(address[:2], family=family, backlog=512)
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        reserved = socket.socket(family, kind)
+        try:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(address)
+        except OSError:
+            reserved.close()
+            raise
     except (OSError, UnicodeError) as error:
-        raise UsageError(
-            f"cannot listen at {host} port {port}: {error}; choose another with --host and --port"
-        ) from error
-    return listening
+        problem = f"cannot listen at {host} port {port}: {error}; choose another with --host and --port"
+        raise UsageError(problem) from error
+    return reserved
 
 
 def is_loopback(host: str) -> bool:
