@@ -112,7 +112,7 @@ def report(plain: GenerationOutput, fast: GenerationOutput, console: Console) ->
         )
     console.print(
         f"{done['num_accepted_tokens']} of {len(fast.token_ids)} tokens came from the draft (green), "
-        f"{done['num_drafts']} drafts of up to {len(done['num_accepted_tokens_per_pos'])} tokens"
+        f"{done['num_drafts']} drafts, the longest of {len(done['num_accepted_tokens_per_pos'])} tokens"
     )
     if is_same:
         console.print(f"the same {len(plain.token_ids)} tokens, the same text", style="green")

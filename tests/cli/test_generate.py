@@ -264,7 +264,7 @@ def test_a_draft_that_gives_no_numbers_costs_its_drafts_and_is_named(outrider, m
     assert "but a draft broke off: row 0 of the logits has nan" in answer["speculation"]["reason"]
     status, _, err = outrider(*args, "--draft", f"{broken},none")
     assert status == 0
-    assert "speculation on: broken (int4 weights) proposes up to 6 tokens a round, but a draft broke off" in err
+    assert "broken (int4 weights), which proposed nothing: this was plain decoding, but a draft broke off" in err
 
 
 def test_a_model_alone_and_several_drafters_are_named_with_commas(outrider, models):
@@ -319,3 +319,29 @@ def test_a_store_is_kept_and_what_is_wrong_with_it_is_said(outrider, models, tmp
     for draft in ("ngram", "none"):
         assert "is no store of past texts" in outrider(*args, "--store", directory, "--draft", draft)[2]
     assert "--store is empty" in refusal(outrider(*args, "--store", ""))
+
+
+def test_the_version_is_told(outrider):
+    status, out, err = outrider("--version")
+    assert (status, err) == (0, "")
+    assert out.startswith("outrider ")
+    assert len(out.split()) == 2
+
+
+def test_flags_that_change_nothing_at_temperature_0_are_named(outrider, models):
+    command = ("generate", "ab", "--target", models["target"], "--max-tokens", "2", "--top-p", "0.5", "--seed", "1")
+    _, _, err = outrider(*command)
+    assert "--top-p changes nothing at temperature 0" in err
+    assert "--seed changes nothing at temperature 0" in err
+    assert "changes nothing" not in outrider(*command, "--temperature", "1")[2]
+
+
+def test_a_misspelt_drafter_gets_a_hint(outrider, models):
+    _, _, err = outrider("generate", "ab", "--target", models["target"], "--draft", "ngrm")
+    assert "did you mean ngram? " in err
+
+
+def test_an_error_about_the_context_names_its_flag(outrider, models):
+    _, _, err = outrider("generate", "x " * 300, "--target", models["target"], "--ctx-size", "100")
+    assert "and the context holds 100" in err
+    assert "raise --ctx-size, up to 256" in err

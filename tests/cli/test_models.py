@@ -47,7 +47,8 @@ def test_one_cached_model_that_may_not_be_read_does_not_hide_the_others(outrider
         file.truncate(model.num_bytes)
     status, out, _ = outrider("models", "list")
     assert status == 0
-    assert len(out.splitlines()) == len(CATALOG)
+    assert out.split()[:5] == ["name", "model", "license", "size", "where"]
+    assert len(out.splitlines()) == 1 + len(CATALOG)
     assert "cannot be read: Permission denied" in next(line for line in out.splitlines() if line.startswith(model.name))
     entries = {entry["name"]: entry for entry in json.loads(outrider("models", "list", "--json")[1])["models"]}
     assert entries[model.name]["path"] is None
@@ -108,3 +109,22 @@ def test_what_is_no_draft_model_is_no_pair(outrider, models):
     status, _, err = outrider("models", "check", models["target"], "ngram")
     assert status == 2
     assert "'ngram', which is no model and fits every target" in err
+
+
+def test_a_model_is_shown_with_its_size_once_and_its_ids_as_ids(outrider, models, cache, monkeypatch):
+    known = CATALOG["smollm2-135m"]
+    monkeypatch.setattr("outrider.models.download.cached_path", lambda model, cache: models["target"])
+    status, out, _ = outrider("models", "show", known.name)
+    shown = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert status == 0
+    assert "file_bytes" in shown
+    assert "num_bytes" not in shown
+    assert "," not in shown["bos_id"].strip()
+    assert all(token_id.isdigit() for token_id in shown["eos_ids"].split(", "))
+    assert json.loads(outrider("models", "show", known.name, "--json")[1])["num_bytes"] == known.num_bytes
+
+
+def test_a_check_says_how_much_of_a_large_vocabulary_a_draft_can_say(outrider, models, monkeypatch):
+    monkeypatch.setattr("outrider.drafters.compression.DraftOptions.__init__.__defaults__", ("int4", 100, None, None))
+    _, out, _ = outrider("models", "check", models["target"], models["draft"])
+    assert "it can say its 100 likeliest tokens and those that end an answer; --draft-options vocab=all" in out

@@ -65,13 +65,13 @@ def test_the_account_says_what_speculation_did():
     counters.observe(4, 3)
     counters.observe(4, 1)
     speculation = Speculation(active=True, reason="", drafter="small", counters=counters)
-    assert summary(output(speculation)) == (
-        "5 tokens, 20.0 tokens/s, the first after 0.50 s | "
-        "speculation on: small, 4 of 8 draft tokens accepted (50%), 3.0 tokens a drafted round"
+    assert summary(output(speculation, 7)) == (
+        "7 tokens, 20.0 tokens/s, the first after 0.50 s | "
+        "speculation on: small, 4 of 8 draft tokens accepted (50%), 2.3 tokens a pass of the target (plain: 1)"
     )
     failed = replace(speculation, problem="it failed and was dropped: OSError: the disk is full")
     assert summary(output(failed)).endswith(
-        "3.0 tokens a drafted round, but it failed and was dropped: OSError: the disk is full"
+        "tokens a pass of the target (plain: 1), but it failed and was dropped: OSError: the disk is full"
     )
 
 
@@ -79,7 +79,7 @@ def test_the_account_says_why_speculation_was_off_and_that_nothing_was_proposed(
     off = summary(output(Speculation(active=False, reason="no draft was given"), 1, None))
     assert off == "1 token, the first after 0.50 s | speculation off: no draft was given"
     idle = summary(output(Speculation(active=True, reason="why", drafter="ngram")))
-    assert idle.endswith("| speculation on: why; it proposed none")
+    assert idle.endswith("| speculation on: ngram, which proposed nothing: this was plain decoding")
 
 
 class Terminal(io.StringIO):

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
 from outrider.cli import audit, bench, generate, models, plan, serve
-from outrider.cli.text import one_line
+from outrider.cli.text import one_line, write_line
 from outrider.errors import OutriderError, UsageError
 
 app = typer.Typer(
@@ -21,6 +22,24 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if wanted:
+        write_line(f"outrider {import_module('importlib.metadata').version('outrider')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command()(generate.generate)
 app.command()(bench.bench)
 app.command()(plan.plan)

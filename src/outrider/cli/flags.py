@@ -220,17 +220,22 @@ class Flags(EngineFlags):
                 stop=tuple(self.stop or ()),
             )
 
+    def idle(self) -> list[str]:
+        """Return the flags that were given and change nothing, since there is nothing to draw at temperature 0."""
+        names = ("top_p", "top_k", "min_p", "seed") if self.temperature == 0 else ()
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
+
 
 @contextmanager
 def speaking_of_flags() -> Iterator[None]:
-    """Let an error that begins with the name of a setting begin with its flag."""
+    """Let an error that begins with the name of a setting begin with its flag, and advise on that of the context."""
     try:
         yield
     except UsageError as error:
         name, _, rest = str(error).partition(" is ")
-        if name not in {field.name for field in fields(Flags)}:
-            raise
-        raise type(error)(f"--{name.replace('_', '-')} is {rest}") from error
+        is_setting = name in {field.name for field in fields(Flags)}
+        text = f"--{name.replace('_', '-')} is {rest}" if is_setting else str(error)
+        raise type(error)(text.replace(" ctx_size", " --ctx-size")) from error
 
 
 def with_flags(command: Callable[..., Any], *, without: Collection[str] = ()) -> Callable[..., Any]:

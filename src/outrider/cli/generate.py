@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.flags import Flags, with_flags
+from outrider.cli.flags import Flags, speaking_of_flags, with_flags
 from outrider.cli.prompts import Prompt, read_prompts, read_text
 from outrider.errors import NumericalError, UsageError
 
@@ -81,8 +81,12 @@ def _answer(
     printer = AnswerPrinter(Console())
     llm = flags.load(notes)
     for one in many:  # all of them, before the first is answered
-        with naming(f"prompt {one.id}" if named else None):
+        with naming(f"prompt {one.id}" if named else None), speaking_of_flags():
             llm.encode(one.text, chat=not flags.no_chat)
+    for name in flags.idle():
+        notes.say(
+            f"{name} changes nothing at temperature 0, which always takes the likeliest token; add --temperature 1"
+        )
     outputs = []
     for number, one in enumerate(many, start=1):
         label = f"{number}/{len(many)} {one.id}: " if named else ""

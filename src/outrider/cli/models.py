@@ -34,12 +34,14 @@ def list_models(*, as_json: _AsJson = False) -> None:
     if as_json:
         _print_json({"models": entries})
         return
-    widths = [max(len(entry[field]) for entry in entries) for field in ("name", "summary", "license")]
+    rows = [("name", "model", "license", "size", "where")]
     for entry in entries:
-        texts = (entry["name"], entry["summary"], entry["license"])
-        cells = [text.ljust(width) for text, width in zip(texts, widths, strict=True)]
         where = entry["path"] or entry.get("problem", "not here yet")
-        write_line("  ".join([*cells, f"{_size(entry['num_bytes']):>7}", where]))
+        rows.append((entry["name"], entry["summary"], entry["license"], _size(entry["num_bytes"]), where))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for *texts, size, where in rows:
+        cells = [text.ljust(width) for text, width in zip(texts, widths, strict=False)]
+        write_line("  ".join([*cells, size.rjust(widths[3]), where]))
 
 
 @app.command("pull")
@@ -103,13 +105,18 @@ def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
     if as_json:
         _print_json(known)
         return
+    if "file_bytes" in known:  # which is num_bytes, found out
+        known.pop("num_bytes", None)
     width = max(map(len, known))
     for name, value in known.items():
-        write_line(f"{name:{width}}  {_shown(value)}")
+        is_id = name.endswith(("_id", "_ids"))
+        write_line(f"{name:{width}}  {str(value).strip('[]') if is_id and value is not None else _shown(value)}")
 
 
 def _lines(check: DraftCheck) -> Iterator[str]:
     """Yield what a check found, as text."""
+    from outrider.drafters.compression import DraftOptions
+
     found = check.comparison
     yield f"{check.draft} as a draft for {check.target}: the vocabularies are {found.relation.value}"
     for name, tokens, size in zip(("target", "draft"), check.num_tokens, check.vocab_sizes, strict=True):
@@ -123,6 +130,10 @@ def _lines(check: DraftCheck) -> Iterator[str]:
     if check.shared_probability is not None:
         yield f"  the target's probability of shared tokens: {check.shared_probability:.2%}"
     yield f"  what the engine does: {found.consequence}"
+    most = DraftOptions().vocab
+    if most is not None and check.num_tokens[1] > most:
+        rest = "--draft-options vocab=all leaves it all of them"
+        yield f"  while it drafts it can say its {most:,} likeliest tokens and those that end an answer; {rest}"
 
 
 def _describe(reference: str) -> dict[str, Any]:

@@ -75,11 +75,12 @@ def _speculation(output: GenerationOutput) -> str:
     done = output.speculation
     if not done.active:
         return f"speculation off: {done.reason}"
-    if done.acceptance_rate is None:
-        return f"speculation on: {done.reason}; it proposed none"
-    counters = done.counters
     problem = "" if done.problem is None else f", but {done.problem}"
+    if done.acceptance_rate is None:
+        return f"speculation on: {done.drafter}, which proposed nothing: this was plain decoding{problem}"
+    counters, count = done.counters, output.usage.completion_tokens
+    per_pass = count / max(1, count - counters.num_accepted_tokens)  # each pass gives a token beside those accepted
     return (
         f"speculation on: {done.drafter}, {counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens "
-        f"accepted ({done.acceptance_rate:.0%}), {done.mean_acceptance_length:.1f} tokens a drafted round{problem}"
+        f"accepted ({done.acceptance_rate:.0%}), {per_pass:.1f} tokens a pass of the target (plain: 1){problem}"
     )

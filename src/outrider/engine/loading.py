@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -266,7 +267,9 @@ def _open_draft(reference: DraftRef, resolver: Resolver) -> Opened | Model | Dra
     try:
         return _open(model, resolver)
     except UsageError as error:
-        raise UsageError(f"draft: {error}; drafters that need no model: {', '.join(drafters())}") from error
+        near = get_close_matches(str(model).lower(), [*drafters(), *_STAND_FOR], n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"draft: {hint}{error}; drafters that need no model: {', '.join(drafters())}") from error
     except (ModelFileError, DownloadError) as error:
         raise type(error)(f"draft: {error}") from error
 
