@@ -4,7 +4,7 @@
 
 Options are handed on to the benchmarks, after their own.
 
-Most of an hour on two cores, and only worth it on a machine that does nothing else meanwhile.
+Two hours on two cores, half of them for ``peers``, and only worth it on a machine that does nothing else meanwhile.
 """
 
 from __future__ import annotations

@@ -3,23 +3,26 @@
     python -m benchmarks.peers.compare --target T --draft D --out R.json [--per-family 1 --max-tokens 48]
 
 Each engine in turn is loaded beside ours, which speculates as it does by default, and both answer every prompt, one
-right after the other. The document is written after each engine: one that is stopped holds what was measured by then.
+right after the other. The document is written after each prompt: one that is stopped holds what was measured by then,
+and ``--add`` measures more into it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import CONTEXT, tell
 from benchmarks.models import locate
 from benchmarks.peers.roster import ROSTER, Complete, Entry, start
-from benchmarks.provenance import add_output_arguments, hand_in, keep
+from benchmarks.provenance import add_output_arguments, hand_in, keep, provenance
 from benchmarks.texts import PROMPTS, Prompt, choose, read_prompts
 from outrider import LLM, SamplingParams
 from outrider.engine.contestant import Outrider
@@ -58,30 +61,64 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peers", type=Path, default=Path(".peers"))
+    parser.add_argument("--add", action="store_true", help="keep what --out holds already of other engines")
     add_output_arguments(parser)
     arguments = parser.parse_args()
+    if arguments.add and (arguments.out is None or not arguments.out.exists()):
+        parser.error("--add needs an --out that is there")
     chosen = choose(read_prompts(arguments.prompts), arguments.families, arguments.per_family)
     ours = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
-    peers: dict[str, dict[str, object]] = {}
-    results: dict[str, object] = {
+    settings: dict[str, object] = {
         "target": arguments.target,
         "draft": arguments.draft,
         "threads": arguments.threads,
         "max_tokens": arguments.max_tokens,
         "prompts": [prompt.id for prompt in chosen],
-        "peers": peers,
     }
+    peers = earlier(arguments.out, settings) if arguments.add else {}
+
+    def results() -> dict[str, object]:
+        return {**settings, "closest": closest(peers), "peers": peers}
+
     for entry in ROSTER:
         if entry.name in arguments.only:
-            peers[entry.name] = measure(entry, ours, chosen, arguments)
-            results["closest"] = closest(peers)
-            keep(arguments, QUESTION, results)
-    hand_in(arguments, QUESTION, results)
+            peers[entry.name] = {"provenance": asdict(provenance(arguments.date or datetime.now(timezone.utc)))}
+            measure(entry, ours, chosen, arguments, peers[entry.name], lambda: keep(arguments, QUESTION, results()))
+    hand_in(arguments, QUESTION, results())
 
 
-def measure(entry: Entry, ours: LLM, prompts: Sequence[Prompt], arguments: argparse.Namespace) -> dict[str, object]:
-    """Return what one engine does beside ours, by temperature, or why it does nothing."""
-    document: dict[str, object] = {}
+def earlier(path: Path, settings: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """Return what a document holds of other engines.
+
+    Raises:
+        ValueError: It was measured with other settings.
+    """
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    for name, value in settings.items():
+        if results[name] != value:
+            raise ValueError(f"{path} was measured with {name} {results[name]}, and this is {value}; leave out --add")
+    peers: dict[str, dict[str, Any]] = results["peers"]
+    return peers
+
+
+def measure(  # noqa: PLR0913 - what is measured, how, and where it goes
+    entry: Entry,
+    ours: LLM,
+    prompts: Sequence[Prompt],
+    arguments: argparse.Namespace,
+    document: dict[str, Any],
+    save: Callable[[], object],
+) -> None:
+    """Write into a document what one engine does beside ours, or why it does nothing; save it after each prompt."""
+    turns: list[Turn] = []
+
+    def note(turn: Turn) -> None:
+        tell(turn)
+        turns.append(turn)
+        groups = {"all": turns, **by_family(turns)}
+        document[f"temperature {temperature:g}"] = {group: table(entry.name, own) for group, own in groups.items()}
+        save()
+
     with ExitStack() as stack:
         try:
             print(f"starting {entry.name}", flush=True)
@@ -91,15 +128,12 @@ def measure(entry: Entry, ours: LLM, prompts: Sequence[Prompt], arguments: argpa
                     Outrider(OURS, ours, SamplingParams(temperature=temperature)),
                     Peer(entry.name, complete, temperature, ours),
                 ]
-                turns = take_turns(contestants, prompts, repeats=1, num_tokens=arguments.max_tokens, tell=tell)
-                groups = {"all": turns, **by_family(turns)}
-                document[f"temperature {temperature:g}"] = {
-                    group: table(entry.name, own) for group, own in groups.items()
-                }
+                turns.clear()
+                take_turns(contestants, prompts, repeats=1, num_tokens=arguments.max_tokens, tell=note)
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"{entry.name}: {error}", flush=True)
             document["problem"] = str(error)
-    return document
+            save()
 
 
 def table(peer: str, turns: Sequence[Turn]) -> dict[str, object]:

@@ -93,7 +93,36 @@ def test_what_fails_is_told_and_the_others_go_on(monkeypatch):
         raise RuntimeError("it is not here")
 
     monkeypatch.setattr(compare, "start", start)
-    assert compare.measure(ROSTER[0], None, [], Namespace()) == {"problem": "it is not here"}
+    document, saved = {}, []
+    compare.measure(ROSTER[0], None, [], Namespace(), document, lambda: saved.append(dict(document)))
+    assert document == {"problem": "it is not here"}
+    assert saved == [document]
+
+
+def test_what_is_measured_is_kept_after_every_prompt(monkeypatch):
+    answer = Answer(tuple(range(21)), 5, 0.5, 2.0)
+    monkeypatch.setattr(compare, "start", lambda *_: ("fake 1.0", lambda *_: answer))
+    monkeypatch.setattr(compare.Outrider, "answer", lambda *_: answer)
+    prompts = [Prompt(name, "code", name) for name in "ab"]
+    document, saved = {}, []
+    arguments = Namespace(temperatures=[0.0, 1.0], max_tokens=21)
+
+    def save():
+        measured = [document[key] for key in document if key.startswith("temperature")]
+        saved.append([one["all"][OURS]["answers"] for one in measured])
+
+    compare.measure(ROSTER[0], Ours(), prompts, arguments, document, save)
+    assert saved == [[1], [2], [2, 1], [2, 2]]
+    assert document["version"] == "fake 1.0"
+    assert document["temperature 1"]["code"]["outrider_to_peer"]["median"] == 1.0
+
+
+def test_more_is_measured_into_a_document_of_the_same_settings_only(tmp_path):
+    path = tmp_path / "peers.json"
+    path.write_text('{"results": {"threads": 2, "prompts": ["a"], "peers": {"x": {"version": "1"}}}}')
+    assert compare.earlier(path, {"threads": 2, "prompts": ["a"]}) == {"x": {"version": "1"}}
+    with pytest.raises(ValueError, match="measured with threads 2, and this is 4"):
+        compare.earlier(path, {"threads": 4})
 
 
 def test_every_setting_has_a_name_of_its_own_and_a_worker():
