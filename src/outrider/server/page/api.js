@@ -131,7 +131,8 @@ async function send(path, options) {
 async function inWords(response, hasKey) {
   const document = await response.json().catch(() => null); // a proxy's error page is not JSON
   const said = document?.error?.message ?? `The server answered with status ${response.status}.`;
-  if (response.status === 401) return hasKey ? "The server does not know this API key." : "The server wants an API key.";
+  if (response.status === 401)
+    return hasKey ? "The server does not know this API key." : "The server wants an API key.";
   const wait = response.headers.get("Retry-After");
   if (response.status === 429) return `The server is busy${wait ? `; try again in ${wait} s` : ""}: ${said}`;
   return said;

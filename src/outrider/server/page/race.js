@@ -95,7 +95,8 @@ function verdict(body, plain, speculative) {
   if (!plain.tokens.length || !speculative.tokens.length) return "There is nothing to compare: an answer is empty.";
   const { active, reason } = speculative.speculation ?? {};
   if (active === false) return `Nothing was raced, for speculation was off: ${reason}`;
-  const time = ({ lastAt, tokens }) => `${seconds(lastAt)} for ${tokens.length === 1 ? "1 token" : `${tokens.length} tokens`}`;
+  const time = ({ lastAt, tokens }) =>
+    `${seconds(lastAt)} for ${tokens.length === 1 ? "1 token" : `${tokens.length} tokens`}`;
   const times = `${time(plain)} plain, ${time(speculative)} speculative.`;
   return `${pace(plain, speculative)}: ${times} ${comparison(body, plain, speculative)}`;
 }
