@@ -126,6 +126,13 @@ def test_one_prompt_has_no_interval_and_says_so(outrider, models, tmp_path):
     assert all(figure["low"] is None for speed in speeds for figure in speed.values())
 
 
+def test_a_noisy_machine_is_told(outrider, models, prompts, monkeypatch):
+    monkeypatch.setattr("outrider.planner.measuring.MAX_SPREAD", -1.0)
+    status, out, _ = plan(outrider, models, prompts, "--draft", "ngram")
+    assert status == 0
+    assert "This machine is noisy: times of one pass differ by" in out
+
+
 def test_sampled_text_is_planned_for_with_every_rule(outrider, models, prompts):
     sampled = ("--draft", models["draft"], "--temperature", "1", "--json")
     status, out, _ = plan(outrider, models, prompts, *sampled)

@@ -21,7 +21,7 @@ def show_plan(plan: Plan, saved_as: str | None) -> None:
         console.print(_families(plan))
         console.print()
     for line in [*_notes(plan), *_advice(plan, saved_as)]:
-        console.print(one_line(line), soft_wrap=True)
+        console.print(one_line(line), soft_wrap=not console.is_terminal)
 
 
 def _choices(plan: Plan) -> Table:

@@ -181,7 +181,7 @@ def _ranks(answers: Sequence[Sequence[PositionRanks]], seed: int) -> Ranks:
 
 
 def _passes(measured: Measured) -> tuple[Passes, ...]:
-    target, costs = next(iter(measured.clocked)), measured.costs
+    target, costs = next(iter(measured.clocked)), measured.timed_costs
     return tuple(
         _timed(name, one, costs.target if name == target else costs.drafts[name], measured.slower(name))
         for name, one in measured.clocked.items()

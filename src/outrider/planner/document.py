@@ -122,9 +122,9 @@ class Passes:
 
     Attributes:
         timed: Passes one after the other.
-        curve: What follows for passes among rounds.
+        curve: What follows for a pass of any shape. The engine that uses the plan decides by it, as the replays did.
         spread: Of the times of one pass, typically: the distance of the quartiles by the median.
-        slower: How much longer passes took among rounds than one after the other.
+        slower: How much longer passes took among rounds than one after the other, which is what predictions count.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT

@@ -147,7 +147,7 @@ def make_plan(wish: Wish, around: Surroundings) -> Plan:
     order = sorted(range(1, len(tried)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
     chosen = [0, *order[: wish.num_run]]
     run = [tried[number] for number in chosen]
-    rates = validate(lineup, setting, measured.recordings, run, measured.costs, around.progress)
+    rates = validate(lineup, setting, measured.recordings, run, measured.timed_costs, around.progress)
     return with_measured(plan, {number: rates[tried[number]] for number in chosen})
 
 

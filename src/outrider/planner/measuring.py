@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from statistics import median
 
 from outrider.backends.base import Backend
 from outrider.engine.costs import Costs
@@ -54,7 +53,7 @@ class Measured:
     Attributes:
         clocked: Passes by model, the target first.
         timed_costs: What passes cost by those, in seconds.
-        live: By model, what passes among rounds took by what the timed ones say of them.
+        live: By model, seconds that passes among rounds took, and what the timed ones say of them, added up.
         recordings: Of the prompts that there was time for.
         answers: Of each choice, in the order of the recordings.
         ranks: Of each draft model with the target's tokens, by position over all answers.
@@ -62,15 +61,15 @@ class Measured:
 
     clocked: Mapping[str, Clocked]
     timed_costs: Costs
-    live: dict[str, list[float]] = field(default_factory=dict)
+    live: dict[str, tuple[float, float]] = field(default_factory=dict)
     recordings: list[Recording] = field(default_factory=list)
     answers: dict[Choice, list[Answered]] = field(default_factory=dict)
     ranks: dict[str, list[list[PositionRanks]]] = field(default_factory=dict)
 
     def slower(self, model: str) -> float:
-        """Return how much longer a model's passes take among rounds than one after the other: the median."""
-        ratios = self.live.get(model)
-        return median(ratios) if ratios else 1.0
+        """Return how much longer a model's passes take among rounds, in all, than one after the other, typically."""
+        seconds, expected = self.live.get(model, (0.0, 0.0))
+        return seconds / expected if seconds > 0 else 1.0
 
     @property
     def costs(self) -> Costs:
@@ -87,7 +86,8 @@ class Measured:
         for one in passes:
             curve = self.timed_costs.target if one.model == target else self.timed_costs.drafts[one.model]
             if one.rows <= _FEW_ROWS:
-                self.live.setdefault(one.model, []).append(one.seconds / curve.at(one.rows, one.length))
+                seconds, expected = self.live.get(one.model, (0.0, 0.0))
+                self.live[one.model] = seconds + one.seconds, expected + curve.at(one.rows, one.length)
 
 
 def time_models(lineup: Lineup, contexts: Sequence[int], progress: Progress) -> tuple[dict[str, Clocked], Costs]:
@@ -157,7 +157,9 @@ def measure(  # noqa: PLR0913 - what is measured, on what, with what
             break
         for done, what in _measure_one(lineup, setting, prompt, measured, seed + number):
             share = (number + done) / len(ordered)
-            progress(f"prompt {number + 1} of {len(ordered)}: {what}", max(share, (spent + 1e-9) / budget_s))
+            progress(
+                f"prompt {number + 1} of {len(ordered)}: {what}", max(share, spent / budget_s if budget_s else 0.0)
+            )
     progress("measured", 1.0)
     return measured
 
