@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import sys
 from pathlib import Path
@@ -345,3 +346,20 @@ def test_an_error_about_the_context_names_its_flag(outrider, models):
     _, _, err = outrider("generate", "x " * 300, "--target", models["target"], "--ctx-size", "100")
     assert "and the context holds 100" in err
     assert "raise --ctx-size, up to 256" in err
+
+
+@pytest.mark.parametrize("option", ["--prompts", "--prediction"])
+def test_files_without_an_end_are_refused_before_they_are_opened(outrider, models, tmp_path, option):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", "/dev/zero"):
+        prompt = () if option == "--prompts" else ("hi", "--draft", "ngram")
+        problem = refusal(outrider("generate", *prompt, "--target", models["target"], option, name))
+        assert f"{name} is no ordinary file" in problem
+
+
+def test_a_stream_without_an_end_is_refused(outrider, models, monkeypatch):
+    monkeypatch.setattr("outrider.cli.prompts._MAX_BYTES", 1 << 20)
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr(sys, "stdin", endless)
+        problem = refusal(outrider("generate", "-", "--target", models["target"]))
+    assert "standard input holds more than 1 MiB" in problem

@@ -1,5 +1,6 @@
 """What callers give the front door by mistake is named as they gave it, and never a TypeError from within."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from toy_llm import toy_model
 
 from outrider import LLM, SamplingParams
 from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.prompts import encode_beginning
 from outrider.errors import OutriderError, UsageError
 
 LLM_OF_TOY = LLM(toy_model())
@@ -85,3 +87,27 @@ def test_what_is_right_goes_through():
         assert len(LLM_OF_TOY.generate(prompt, short)) == 1
     assert LLM_OF_TOY.generate([]) == []
     assert len(LLM_OF_TOY.generate(["hi", MESSAGE], (short, short))) == 2
+
+
+@pytest.mark.parametrize("text", ["", "a", "ab" * 500, "wide " + "x" * 5000 + "abc" * 50])
+@pytest.mark.parametrize("num_tokens", [1, 3, 50, 10**6])
+def test_the_beginning_of_a_text_is_that_of_the_whole(text, num_tokens):
+    longest = 0
+
+    def encode(part):  # runs of x are one token
+        nonlocal longest
+        longest = max(longest, len(part))
+        return [ord(found[0][0]) for found in re.finditer("x+|[^x]", part)]
+
+    assert encode_beginning(encode, text, num_tokens) == encode(text)[:num_tokens]
+
+
+def test_no_more_of_a_text_is_encoded_than_is_needed():
+    lengths = []
+
+    def encode(part):
+        lengths.append(len(part))
+        return list(range(len(part) // 3))
+
+    assert encode_beginning(encode, "x" * 10**6, 100) == list(range(100))
+    assert sum(lengths) < 3000

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 
 from outrider.errors import UsageError
 
+_MAX_BYTES = 1 << 28
 _EXAMPLE = '{"prompt": "..."}'
 
 
@@ -50,14 +53,19 @@ def read_text(name: str) -> str:
     """Return the whole text of a file, or of standard input for ``-``; without a byte order mark.
 
     Raises:
-        UsageError: It cannot be read, or is not UTF-8.
+        UsageError: It cannot be read, is no ordinary file, has no end in sight, or is not UTF-8.
     """
     if not name:
         raise UsageError("the name of a file is empty; name one, or leave it out")
     if name == "-" and sys.stdin is None:
         raise UsageError("standard input is closed; pipe the text into it, or give it as an argument")
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        if name != "-" and not S_ISREG(mode := Path(name).stat().st_mode) and not S_ISDIR(mode):
+            raise UsageError(f"{name} is no ordinary file, so its end may never come; pipe it into -, standard input")
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"{_shown(name)} holds more than {_MAX_BYTES >> 20} MiB; give a part of it")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from outrider.engine.combining import check_directory, combine, default_length, 
 from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, Model, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, StreamChunk
-from outrider.engine.prompts import Prompt, as_params, as_predictions, as_prompts, check_prompt, check_whole
+from outrider.engine.prompts import (
+    Prompt,
+    as_params,
+    as_predictions,
+    as_prompts,
+    check_prompt,
+    check_whole,
+    encode_beginning,
+)
 from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import Scheduler, run
 from outrider.engine.sequence import Request, SpeculationParams
@@ -305,8 +314,8 @@ class LLM:
             raise UsageError(f"the prompt needs at least one token, and each must be from 0 to {size - 1}")
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
-        predicted = tuple(self._model.tokenizer.encode(prediction, add_special=False)) if prediction else ()
-        predicted = predicted[: self._model.backend.max_length]
+        encode = partial(self._model.tokenizer.encode, add_special=False)
+        predicted = tuple(encode_beginning(encode, prediction, self._model.backend.max_length)) if prediction else ()
         if predicted and self._stepper.drafter is None:
             raise UsageError("prediction is given, but nothing drafts from it; let the draft be 'ngram' or a model")
         wish = self._checked(speculation or SpeculationParams())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import TypeAlias, TypeGuard, cast
 
@@ -15,6 +15,8 @@ from outrider.sampling import SamplingParams
 # Text, or the messages of a chat: each a mapping with "role" and "content".
 Prompt: TypeAlias = str | Sequence[Message]
 
+# Of a text that is encoded in part: most tokenizers take three or four.
+_LETTERS_A_TOKEN = 8
 _MESSAGE = 'a message is a mapping with text for "role" and text, or a list of parts, for "content"'
 
 
@@ -70,6 +72,19 @@ def as_predictions(predictions: object, num_prompts: int) -> list[str | None]:
         if text:
             check_unicode(text, "the prediction")
     return [cast(str | None, text) for text in each]
+
+
+def encode_beginning(encode: Callable[[str], list[int]], text: str, num_tokens: int) -> list[int]:
+    """Return the first tokens of a text that may be far longer, without encoding much more of it than they take.
+
+    They are those of the whole text, unless a tokenizer makes one word of more than the text that is encoded.
+    """
+    length = _LETTERS_A_TOKEN * num_tokens
+    while True:
+        token_ids = encode(text[:length])
+        if length >= len(text) or len(token_ids) > 2 * num_tokens:
+            return token_ids[:num_tokens]
+        length *= 2
 
 
 def check_prompt(prompt: object) -> None:
