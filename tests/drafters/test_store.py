@@ -142,6 +142,10 @@ def test_a_damaged_record_is_not_used_and_said(tmp_path, place):
     assert later.find(TEXT[:5]) is None
     later.add(TEXT)
     assert "is damaged" in later.problem or "is no store" in later.problem
+    lasts = "is no store" in later.problem
+    later.add(TEXT)
+    assert (later.problem is not None) == lasts, "what was mended is said once, what lasts each time"
+    assert (later.find(TEXT[:5]) is not None) != lasts
 
 
 def test_ids_beyond_the_vocabulary_are_damage(tmp_path):

@@ -46,7 +46,7 @@ class TextStore:
         max_tokens: When there are more, the older half is dropped.
 
     Attributes:
-        problem: What is wrong with the store, in words; None if nothing is.
+        problem: What was wrong with the store when it was last read or written, in words; None if nothing was.
 
     Raises:
         UsageError: ``max_tokens`` is not positive, or the key is no plain name.
@@ -98,6 +98,7 @@ class TextStore:
         if len(token_ids) < _SHORTEST:
             return
         body = np.asarray(token_ids, "<u4").tobytes()
+        self.problem = None  # what was damaged is cut off by the next who writes; what lasts is said again
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._locked() as file:
