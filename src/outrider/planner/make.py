@@ -193,9 +193,11 @@ def _settings(wish: Wish, params: SamplingParams, ctx_size: int) -> Settings:
 def _memory(
     wish: Wish, target: ModelFiles, drafts: Mapping[str, ModelFiles], tried: Sequence[Choice], ctx_size: int
 ) -> dict[tuple[str, ...], Memory]:
-    return {
-        choice.drafts: predict_memory(
-            target, [drafts[name] for name in choice.drafts if name in drafts], wish.draft_options, ctx_size=ctx_size
-        )
-        for choice in tried
-    }
+    """Return what a process takes, by the drafts of a choice, models by reference."""
+    found = {}
+    for choice in tried:
+        names = [name for name in choice.drafts if name in drafts]
+        whole = predict_memory(target, [drafts[name] for name in names], wish.draft_options, ctx_size=ctx_size)
+        models = zip(whole.models, [wish.target, *names], strict=True)
+        found[choice.drafts] = replace(whole, models=tuple(replace(one, name=name) for one, name in models))
+    return found

@@ -25,6 +25,7 @@ _SERIES = (
     "#228be6",
     "#868e96",
 )  # legible on light and dark
+_FEWEST = 10  # tested tokens that a place is plotted for
 _OF_PAGE = {_INK: "var(--ink)", _FAINT: "var(--faint)", _PAPER: "var(--paper)"}
 _STYLE = {
     "svg.fonttype": "none",
@@ -62,8 +63,9 @@ def acceptance_plot(plan: Plan) -> str | None:
 
     def draw(axes: Axes) -> None:
         for colour, one in zip(_colours(), longest.values(), strict=False):
-            places = range(1, len(one.positions) + 1)
-            figures = [position.acceptance_prob for position in one.positions]
+            known = [position for position in one.positions if position.tested >= _FEWEST] or one.positions[:1]
+            places = range(1, len(known) + 1)
+            figures = [position.acceptance_prob for position in known]
             axes.errorbar(
                 places, [figure.value for figure in figures], yerr=_errors(figures), marker="o", markersize=4,
                 color=colour, linewidth=1.5, elinewidth=0.8, capsize=2, label=_short(one.name),
