@@ -121,6 +121,7 @@ GENERATION_FLAGS = [
 ]
 COMMANDS = {
     "audit check": ["CERTIFICATE", "--json"],
+    "audit exact": ["--out", "--json"],
     "audit pair": [
         *("--target", "--draft", "--draft-options", "--draft-tree", "--rule", "--num-speculative-tokens", "--threads"),
         *("--batches", "--temperature", "--top-p", "--top-k", "--min-p", "--prompts", "--draws", "--seed"),

@@ -20,7 +20,6 @@ def found(certificate):
     ("draft", "options"),
     [
         ("model", {"rule": "token"}),
-        ("model", {"rule": "block"}),
         ("model", {"rule": "coupled"}),
         ("model", {"rule": "token", "draft_tree": 4}),
         ("model", {"rule": "block", "params": SamplingParams(temperature=0.7, top_p=0.9, top_k=30)}),

@@ -62,8 +62,8 @@ WISH = Wish(
     lengths=(3, 1),
     batches=(1, 2),
     num_texts=2,
-    text_tokens=8,
-    budget=Budget(draws=2400, num_tokens=3, num_prefixes=2),
+    text_tokens=6,
+    budget=Budget(draws=1600, num_tokens=3, num_prefixes=2),
     claim=Claim(total_variation=0.2),
 )
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from laws import PAIRS, after_each, fixed, hashed, row
-from mutants import recovered, token_rule
 
+from outrider.audit.toy_laws import PAIRS, after_each, fixed, hashed, row
+from outrider.audit.wrong_variants import recovered, token_rule
 from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, Outcome, VerificationResult
 from outrider.verification import verify_block, verify_token

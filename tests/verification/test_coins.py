@@ -5,8 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from laws import row, verify
+from by_draft import verify
 
+from outrider.audit.toy_laws import row
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.errors import NumericalError
 from outrider.types import Draft

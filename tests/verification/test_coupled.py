@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from laws import hashed, row
 
+from outrider.audit.toy_laws import hashed, row
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, TreeDraft

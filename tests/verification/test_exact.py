@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from laws import PAIRS, fixed, hashed, row, verify
+from by_draft import verify
 
 import outrider.verification.exact
+from outrider.audit.toy_laws import PAIRS, fixed, hashed, row
 from outrider.types import Draft, Outcome, VerificationResult
 from outrider.verification import verify_greedy, verify_point_mass, verify_token
 from outrider.verification.exact import (

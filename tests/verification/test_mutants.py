@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 import pytest
-from laws import DRAFT_D, PAIRS, TARGET_D, fixed
-from mutants import MUTANTS, RIGHT, Mutant
 
+from outrider.audit.toy_laws import DRAFT_D, PAIRS, TARGET_D, fixed
+from outrider.audit.wrong_variants import MUTANTS, RIGHT, Mutant
 from outrider.verification.exact import Law, emitted_law, sequence_law, total_variation
 
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from laws import restricted, row
 
+from outrider.audit.toy_laws import restricted, row
 from outrider.types import Draft
 from outrider.verification import verify_token
 from outrider.verification.exact import dense_drafter, outcomes

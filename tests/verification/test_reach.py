@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from laws import PAIRS
-from mutants import argmax
 
+from outrider.audit.toy_laws import PAIRS
+from outrider.audit.wrong_variants import _argmax as argmax
 from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, Outcome, TreeDraft, VerificationResult
 from outrider.verification import verify_block, verify_greedy, verify_point_mass, verify_token, verify_tree

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from laws import verify
+from by_draft import verify
 
 from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, Outcome, VerificationResult

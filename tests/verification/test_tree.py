@@ -6,10 +6,10 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from laws import DRAFT_D, PAIRS, TARGET_D, fixed, hashed, row
 from sibling_mutants import MUTANTS, siblings
 from trees import drawn, drawn_again, likeliest, scored, tree_drafter
 
+from outrider.audit.toy_laws import DRAFT_D, PAIRS, TARGET_D, fixed, hashed, row
 from outrider.errors import NumericalError, UsageError
 from outrider.types import Draft, Outcome, TreeDraft, TreeResult
 from outrider.verification import verify_point_mass, verify_token, verify_tree

@@ -53,7 +53,7 @@ class PairFlags:
         typer.Option(
             metavar="N,...", parser=_wholes, help="The most draft tokens a round: draws at the first, texts at each."
         ),
-    ] = "61"
+    ] = "6,1"
     threads: Annotated[
         Any,
         typer.Option(
@@ -64,7 +64,7 @@ class PairFlags:
     ] = None
     batches: Annotated[
         Any, typer.Option(metavar="N,...", parser=_wholes, help="Answers side by side that texts are compared at.")
-    ] = "13"
+    ] = "1,3"
     temperature: Annotated[float, typer.Option(metavar="T", parser=number, help="Of the draws; above 0.")] = 1.0
     top_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None
     top_k: Annotated[int | None, typer.Option(metavar="K", parser=whole, help="As for generate.")] = None
@@ -132,6 +132,18 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
             report=notes.say,
         )
     return _finish(certificate, out, as_json=as_json)
+
+
+@app.command("exact")
+def audit_exact(*, out: _Out = None, as_json: _AsJson = False) -> int:
+    """Prove every rule, with every kind of draft and parameter, on toy models: no chance is left.
+
+    Exit status 1 unless the verdict is "pass".
+    """
+    from outrider.audit.exact import audit_exact
+    from outrider.cli.terminal import Notes
+
+    return _finish(audit_exact(command=_command(), now=_now(), report=Notes().say), out, as_json=as_json)
 
 
 @app.command("check")

@@ -7,14 +7,7 @@ import numpy as np
 
 from outrider.backends.toy import HashLM, exact_probs
 from outrider.types import Probs
-from outrider.verification import verify_point_mass, verify_token
 from outrider.verification.exact import Law, Prefix
-
-
-def verify(draft, target_probs, coins):
-    """Verify by the rule that the draft calls for."""
-    rule = verify_point_mass if draft.probs is None else verify_token
-    return rule(draft, target_probs, coins)
 
 
 def row(*weights: int | str) -> Probs:
@@ -45,7 +38,8 @@ def restricted(law: Law, allowed: Sequence[int]) -> Law:
     def conditioned(prefix: Prefix) -> Probs:
         probs = law(prefix)
         kept = np.array([probs[token_id] if token_id in allowed else Fraction(0) for token_id in range(len(probs))])
-        return kept / kept.sum()
+        renormalised: Probs = kept / kept.sum()
+        return renormalised
 
     return conditioned
 

@@ -1,0 +1,111 @@
+"""Whole answers of the engine on toy models, with every random decision enumerated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from outrider.backends.toy import HashLM, ToyBackend
+from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.engine.sequence import Request, Rule
+from outrider.engine.step import Stepper
+from outrider.sampling import SamplingParams, Vocabulary, compile_params
+from outrider.types import Coins
+from outrider.verification.exact import SequenceLaw, outcomes
+
+_VOCAB_SIZE = 3
+_PROMPT = (0, 1)
+_NUM_TOKENS = 4
+_SEEDS = range(20)
+_BASE = SamplingParams(temperature=1.0, max_tokens=_NUM_TOKENS)
+PARAMETERS: dict[str, SamplingParams] = {
+    "temperature 1": _BASE,
+    "temperature 0.5": replace(_BASE, temperature=0.5),
+    "top_k 2": replace(_BASE, top_k=2),
+    "top_p 0.7": replace(_BASE, top_p=0.7),
+    "min_p 0.4": replace(_BASE, min_p=0.4),
+    "typical_p 0.6": replace(_BASE, typical_p=0.6),
+    "repetition_penalty 1.5": replace(_BASE, repetition_penalty=1.5),
+    "presence_penalty 0.8": replace(_BASE, presence_penalty=0.8),
+    "frequency_penalty 0.8": replace(_BASE, frequency_penalty=0.8),
+    "logit_bias": replace(_BASE, logit_bias={1: 1.5}),
+    "bad_words": replace(_BASE, bad_words=("ba",)),
+    "allowed_token_ids": replace(_BASE, allowed_token_ids=(0, 2)),
+    "stop_token_ids, min_tokens": replace(_BASE, stop_token_ids=(2,), min_tokens=2),
+}
+
+
+def law_of_answer(params: SamplingParams, rule: Rule | str, *, is_drafting: bool) -> SequenceLaw:
+    """Return the law of a whole answer's tokens."""
+
+    def one_answer(coins: Coins) -> tuple[int, ...]:
+        return _answer(params, rule, 0, is_drafting=is_drafting, coins=_SameCoins(coins))
+
+    return outcomes(one_answer)
+
+
+def answers_are_equal(params: SamplingParams) -> bool:
+    """Return whether seeded answers by shared noise are the same with a draft and without, for some seeds."""
+    return all(
+        _answer(params, "coupled", seed, is_drafting=True) == _answer(params, "coupled", seed, is_drafting=False)
+        for seed in _SEEDS
+    )
+
+
+def _answer(params: SamplingParams, rule: Any, seed: int, *, is_drafting: bool, coins: Any = None) -> tuple[int, ...]:
+    target = HashLM(_VOCAB_SIZE, seed=5)
+    drafter = DraftModelDrafter(ToyBackend(HashLM(_VOCAB_SIZE, seed=9)), vocab_size=_VOCAB_SIZE, name="toy")
+    stepper = Stepper(
+        target=ToyBackend(target),
+        vocab_size=_VOCAB_SIZE,
+        eos_ids=frozenset(),
+        detokenizer=_Letters(),
+        drafter=drafter if is_drafting else None,
+        num_speculative_tokens=2 if is_drafting else 0,
+        rule=rule,
+    )
+    sequence = stepper.open(Request(0, _PROMPT, compile_params(params, Vocabulary(_Letters(), _VOCAB_SIZE)), seed))
+    if coins is not None:
+        sequence.coins = coins
+    while sequence.finish_reason is None:
+        stepper.step([sequence])
+    if sequence.error is not None:
+        raise sequence.error
+    return tuple(sequence.token_ids[len(_PROMPT) :])
+
+
+class _SameCoins:
+    """Deals the decisions of one enumeration, which wants fractions, to every round; in place of a ``CoinSource``."""
+
+    def __init__(self, coins: Coins) -> None:
+        self._coins = coins
+
+    def at(self, _position: int, _purpose: int) -> _SameCoins:
+        return self
+
+    def at_depth(self, _depth: int) -> _SameCoins:
+        return self
+
+    def accept(self, numerator: Any, denominator: Any) -> bool:
+        return self._coins.accept(Fraction(float(numerator)), Fraction(float(denominator)))
+
+    def draw(self, weights: Any) -> int:
+        return self._coins.draw(np.array([Fraction(float(weight)) for weight in np.asarray(weights)], dtype=object))
+
+
+class _Letters:
+    """A vocabulary in which a token is a letter."""
+
+    eos_ids: Sequence[int] = ()
+    special_ids: Sequence[int] = ()
+    pieces: Sequence[str] = ()
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([97 + token_id])
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:  # noqa: ARG002 - there are none
+        return [ord(character) - 97 for character in text.strip()]

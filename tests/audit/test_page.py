@@ -1,0 +1,43 @@
+"""The page for people: says the verdict, and lets nothing from a certificate act."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from test_certificate import CONTROLS, EVIDENCE, certificate
+
+from outrider.audit.evidence import Equality
+from outrider.audit.page import page
+
+
+def test_the_page_says_what_the_certificate_says():
+    text = page(certificate().to_json())
+    for said in ("<b>pass</b>", "first token", "Negative control", "found out, as it must be", "outrider audit check"):
+        assert said in text
+    assert "src=" not in text
+    assert "href=" not in text
+    assert "<script" not in text
+
+
+def test_every_verdict_has_a_page():
+    wrong = Equality("greedy", 2, 1, ("prompt 1, token 3",))
+    for made in (certificate((wrong,)), certificate(controls=()), certificate(())):
+        assert f"<b>{made.judge().verdict}</b>" in page(made.to_json())
+    assert "prompt 1, token 3" in page(certificate((wrong,)).to_json())
+
+
+def test_what_stands_in_a_certificate_is_text():
+    evil = "<script>alert(1)</script>"
+    made = certificate(
+        (*EVIDENCE, Equality(evil, 1, 1, (evil,))),
+        (replace(CONTROLS[0], name=evil),),
+        subject={evil: {evil: [evil]}},
+        notes=(evil,),
+        command=evil,
+    )
+    assert "<script" not in page(made.to_json())
+
+
+def test_the_picture_of_a_fit_is_well_formed():
+    text = page(certificate().to_json())
+    start = text.index("<svg")
+    ElementTree.fromstring(text[start : text.index("</svg>") + 6])
