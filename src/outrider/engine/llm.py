@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider import _core
-from outrider.backends.native import NativeBackend
+from outrider.backends.native import CACHE_CHUNK, NativeBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.compression import DraftOptions
 from outrider.engine.account import account
@@ -244,6 +244,11 @@ class LLM:
         return sum(backend.bytes_per_token() for backend in self._backends)
 
     @property
+    def cache_grain(self) -> int:
+        """How many tokens the target's caches grow by."""
+        return CACHE_CHUNK if isinstance(self._model.backend, NativeBackend) else 1
+
+    @property
     def model(self) -> Model:
         """The target."""
         return self._model
@@ -260,6 +265,7 @@ class LLM:
             clock=self._clock,
             max_cached_tokens=max_cached_tokens,
             keeps_prefixes=True,
+            cache_grain=self.cache_grain,
         )
 
     def encode(self, prompt: Prompt, *, chat: bool = True, tools: Sequence[Any] | None = None) -> list[int]:

@@ -25,17 +25,19 @@ class PrefixCache:
     Args:
         backend: Whose caches they are. They are forks, so whoever hands one in goes on with its own.
         max_tokens: How many tokens they may hold, each counted in every text that it is in.
+        grain: Caches grow by so many tokens, so a text counts for a multiple of that.
     """
 
-    def __init__(self, backend: Backend, max_tokens: int) -> None:
+    def __init__(self, backend: Backend, max_tokens: int, *, grain: int = 1) -> None:
         self._backend = backend
         self._max_tokens = max_tokens
+        self._grain = grain
         self._entries: list[_Entry] = []  # the one used last is the last
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens they hold."""
-        return sum(len(entry.token_ids) for entry in self._entries)
+        """How many tokens they have room for."""
+        return sum(rounded(len(entry.token_ids), self._grain) for entry in self._entries)
 
     def add(self, cache_id: int, token_ids: Sequence[int]) -> None:
         """Keep what a cache holds, in place of texts that it begins with.
@@ -45,7 +47,7 @@ class PrefixCache:
             token_ids: The tokens in it.
         """
         ids = as_ids(token_ids)
-        if not 0 < len(ids) <= self._max_tokens:
+        if not 0 < rounded(len(ids), self._grain) <= self._max_tokens:
             return
         for entry in list(self._entries):
             common = common_length(entry.token_ids, ids)
@@ -85,6 +87,11 @@ class PrefixCache:
     def _drop(self, entry: _Entry) -> None:
         self._entries.remove(entry)
         self._backend.close_sequence(entry.cache_id)
+
+
+def rounded(length: int, grain: int) -> int:
+    """Return a length as a multiple of a grain, no less."""
+    return -(-length // grain) * grain
 
 
 def as_ids(token_ids: Sequence[int]) -> Ids:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from outrider.backends.prefill import PIECE
 from outrider.engine.outputs import EmittedToken
 from outrider.engine.pace import Pace
-from outrider.engine.prefixes import PrefixCache, as_ids, common_length
+from outrider.engine.prefixes import PrefixCache, as_ids, common_length, rounded
 from outrider.engine.sequence import Request, Sequence
 from outrider.engine.step import PROMPT_ROWS, Stepper
 from outrider.errors import UsageError
@@ -35,12 +35,13 @@ class Scheduler:
             hold no more than the requests' part of it. When there is no room for a request it waits; when those at
             work outgrow it, the youngest waits, and reads its tokens again. None for as many as it takes.
         keeps_prefixes: Keep what has been read, as far as there is room, for requests that begin alike.
+        cache_grain: The caches grow by so many tokens.
 
     Raises:
         UsageError: ``max_cached_tokens`` is less than one request may take.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a limit of its own
         self,
         stepper: Stepper,
         *,
@@ -48,8 +49,9 @@ class Scheduler:
         clock: Callable[[], float],
         max_cached_tokens: int | None = None,
         keeps_prefixes: bool = False,
+        cache_grain: int = 1,
     ) -> None:
-        longest = stepper.target.max_length
+        longest = rounded(stepper.target.max_length, cache_grain)
         if max_cached_tokens is not None and max_cached_tokens < longest:
             raise UsageError(
                 f"max_cached_tokens is {max_cached_tokens}; one request may take {longest}, so raise it, or lower "
@@ -59,7 +61,10 @@ class Scheduler:
         self._max_sequences = max_sequences
         self._clock = clock
         self._max_tokens = max_cached_tokens
-        self._prefixes = PrefixCache(stepper.target, (max_cached_tokens or longest) if keeps_prefixes else 0)
+        self._prefixes = PrefixCache(
+            stepper.target, (max_cached_tokens or longest) if keeps_prefixes else 0, grain=cache_grain
+        )
+        self._grain = cache_grain
         self._waiting: deque[Sequence] = deque()
         self._live: list[Sequence] = []  # the youngest last
         self._pace = Pace()
@@ -163,7 +168,8 @@ class Scheduler:
 
     def _needed(self, sequence: Sequence) -> int:
         """Return how many tokens a sequence's cache may hold after its next round."""
-        return min(len(sequence.token_ids) + self._stepper.max_draft_tokens, self._stepper.target.max_length)
+        length = min(len(sequence.token_ids) + self._stepper.max_draft_tokens, self._stepper.target.max_length)
+        return rounded(length, self._grain)
 
     def _begin(self, sequence: Sequence, others: Iterable[Sequence]) -> bool:
         """Let a sequence begin with what has been read of it already; return False if it should wait for more of it."""

@@ -20,6 +20,9 @@ from outrider.server.problems import ApiError
 
 # Tokens of one ticket that nobody has read yet. A reader who is there takes them within a few rounds.
 MAX_UNREAD = 8192
+# Rounds shorter than this are handed over together. Nobody sees the difference, and to wake the event loop, and through
+# it the client, takes the processor from the next round: of a small model's rounds of 3 ms it would take a tenth.
+_HAND_OVER_S = 0.008
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,10 @@ class Engine:
         self._observe = observe
         self._scheduler = llm.scheduler(max_sequences=max_sequences, max_cached_tokens=max_cached_tokens)
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._places: dict[Hashable, _Place] = {}  # by request id; the engine thread's
+        # The engine thread's: what is open by request id, and what has not been handed over.
+        self._places: dict[Hashable, _Place] = {}
+        self._pairs: list[tuple[Ticket, Event]] = []
+        self._handed_over_at = -1.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="outrider-engine", daemon=True)
 
@@ -180,7 +186,7 @@ class Engine:
                 self._start_anew(error)
 
     def _report(self, progress: Sequence[Progress]) -> None:
-        pairs, events = [], []
+        events, has_ended, now = [], False, self._handed_over_at
         for sequence, tokens in progress:
             place = self._places[sequence.request.request_id]
             output, queued_s = None, 0.0
@@ -190,12 +196,15 @@ class Engine:
                 output = self.llm.output(sequence)
                 queued_s = (sequence.started_at or sequence.submitted_at) - sequence.submitted_at
                 del self._places[sequence.request.request_id]
+                has_ended = True
+            now = max(now, sequence.last_token_at)
             num_drafted = sequence.counters.num_draft_tokens
             events.append(Event(place.choice, tokens, output, queued_s, gap_s, num_drafted))
-            pairs.append((place.ticket, events[-1]))
+            self._pairs.append((place.ticket, events[-1]))
         self._observe(events, self._scheduler)
-        if pairs and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._deliver, pairs)
+        if self._loop is not None and (has_ended or now - self._handed_over_at >= _HAND_OVER_S):
+            self._loop.call_soon_threadsafe(self._deliver, self._pairs)
+            self._pairs, self._handed_over_at = [], now
 
     def _start_anew(self, error: Exception) -> None:
         """Give up everything that is open after a mistake of our own, and begin with an empty scheduler."""
@@ -203,6 +212,7 @@ class Engine:
         self._scheduler = self.llm.scheduler(max_sequences=self.max_sequences, max_cached_tokens=self.max_cached_tokens)
         tickets = {id(place.ticket): place.ticket for place in self._places.values()}
         self._places.clear()
+        self._pairs = []
         problem = ApiError(500, f"the engine failed: {type(error).__name__}: {error}")
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._fail, list(tickets.values()), problem)

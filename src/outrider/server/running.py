@@ -101,6 +101,7 @@ def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> 
         access_log=False,
         lifespan="on",
         server_header=False,
+        timeout_keep_alive=75,  # longer than proxies keep a connection, lest they ask on one that is being closed
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
     )
     logger = logging.getLogger("uvicorn.error")

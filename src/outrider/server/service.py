@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from outrider.engine.llm import LLM
+from outrider.engine.prefixes import rounded
 from outrider.engine.scheduler import Scheduler
 from outrider.server.engine import Engine, Event
 from outrider.server.logs import Log
@@ -40,7 +41,7 @@ class Service:
         self.num_cut_off = 0  # answers that the end of the server has cut off
         self.created = int(time.time())
         self.num_tokens = settings.max_cached_tokens or max(
-            llm.model.backend.max_length, settings.max_sequences * _TOKENS_A_SEQUENCE
+            rounded(llm.model.backend.max_length, llm.cache_grain), settings.max_sequences * _TOKENS_A_SEQUENCE
         )
         self.memory_bytes = llm.weight_bytes + self.num_tokens * llm.cache_bytes_per_token()
         self.engine = Engine(
