@@ -108,7 +108,7 @@ def test_a_model_that_is_always_wrong_is_asked_less_and_one_that_is_right_more()
 
 @pytest.mark.parametrize(("num_remaining", "is_read"), [(200, True), (6, False)])
 def test_a_long_context_is_read_if_the_rest_of_the_answer_repays_that(num_remaining, is_read):
-    one = model(says(7, 8, 9, 7, 8, 9), cost=0.3)
+    one = model(says(7, 8, 9, 7, 8, 9), cost=0.1)
     ask(make(one), [*FILE, *FILE[::-1]], num_remaining=num_remaining)
     assert bool(one.drafter.asked) == is_read
     short = model(says(7, 8, 9), cost=0.3)

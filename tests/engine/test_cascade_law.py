@@ -6,8 +6,9 @@ import pytest
 from engine_fakes import answer, compiled, make_stepper
 from test_law import NUM_TOKENS, PROMPT, TARGET, SameCoins, draft_model
 
-from outrider.backends.toy import exact_probs
+from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.sequence import Request
@@ -16,6 +17,7 @@ from outrider.types import Draft, TreeDraft
 from outrider.verification.exact import outcomes, sequence_law, total_variation
 from outrider.verification.law import LawRows
 
+GREEDY = SamplingParams(max_tokens=40)
 FLAT = PassCosts(((1, 1.0), (2, 1.0)))
 
 
@@ -73,13 +75,41 @@ class AnotherRule(CascadeDrafter):
         ]
 
 
+class Doubting(CascadeDrafter):
+    """Cuts a draft where what was drawn is unlikely, as if it were short of rows."""
+
+    def propose(self, requests):
+        return [cut_in_doubt(draft) for draft in super().propose(requests)]
+
+
+def cut_in_doubt(draft):
+    drawn = () if draft.probs is None else zip(draft.probs, draft.token_ids, strict=False)
+    likely = [law[token_id] >= 0.3 for law, token_id in drawn]
+    length = likely.index(False) if False in likely else len(draft)
+    return Draft(draft.token_ids[:length], None if draft.probs is None else LawRows(list(draft.probs)[:length], 3))
+
+
+class Unsure(DraftModelDrafter):
+    """Stops where it is told that one more token is not worth it, which is soon."""
+
+    def propose(self, requests):
+        return super().propose([replace(request, least_chances=(0.0, 0.7, 0.45)) for request in requests])
+
+
+def controlled(kind, *, model_tokens=3, chance=None):
+    """A draft model alone, which has to share its passes with another answer."""
+    model = Unsure(ToyBackend(HashLM(3, seed=9)), vocab_size=3, name="toy")
+    steep = PassCosts(((1, 1.0), (3, 1.1), (4, 1.3), (8, 3.0)))
+    return kind([Member(model, PassCosts(((1, 0.05), (2, 0.06))), model_tokens, chance)], vocab_size=3, costs=steep)
+
+
 def cascade(kind, *, model_tokens=1, cost=0.01):
     model = draft_model(9, vocab_size=3)
     members = [Member(model, PassCosts(((1, cost), (2, cost))), model_tokens), Member(NgramDrafter(costs=FLAT))]
     return kind(members, vocab_size=3, costs=FLAT)
 
 
-def distance(drafter_of, rule="token", k=2, num_tokens=NUM_TOKENS):
+def distance(drafter_of, rule="token", k=2, num_tokens=NUM_TOKENS, *, beside=False):
     params = SamplingParams(temperature=1.0, max_tokens=num_tokens)
     made = []
 
@@ -88,8 +118,9 @@ def distance(drafter_of, rule="token", k=2, num_tokens=NUM_TOKENS):
         stepper = make_stepper(TARGET, drafter=made[-1], k=k, rule=rule, max_tree_tokens=4)
         sequence = stepper.open(Request(0, PROMPT, compiled(params, 3), seed=0))
         sequence.coins = SameCoins(coins)
+        others = [stepper.open(Request(1, PROMPT, compiled(GREEDY, 3), seed=0))] if beside else []
         while sequence.finish_reason is None:
-            stepper.step([sequence])
+            stepper.step([sequence, *others])
         assert sequence.draft_problem is None
         return tuple(sequence.token_ids[len(PROMPT) :])
 
@@ -105,6 +136,20 @@ def test_the_law_of_a_cascade_is_the_targets(rule, model_tokens, k, num_tokens):
     off, made = distance(lambda: cascade(Spied, model_tokens=model_tokens), rule, k, num_tokens)
     assert off < 1e-6
     assert (sum(one.num_mixed for one in made) > 0) == (model_tokens < k)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("rule", "chance"), [("token", None), ("block", None), ("block", 0.3)])
+def test_the_law_under_a_controller_is_the_targets(rule, chance, beside):
+    off, made = distance(lambda: controlled(CascadeDrafter, chance=chance), rule, 3, 4, beside=beside)
+    assert off < 1e-6
+    assert {len(one.members) for one in made} == {1}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_controller_that_cuts_what_was_drawn_is_caught(beside):
+    off, _ = distance(lambda: controlled(Doubting), "token", 3, 4, beside=beside)
+    assert off > 1e-2
 
 
 @pytest.mark.parametrize(("kind", "distance_of_laws"), [(Anticipating, 0.1140154050), (Miscounting, 0.2258735120)])

@@ -9,7 +9,6 @@ from toy_llm import toy_model
 from outrider import LLM
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter
-from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine import combining
@@ -34,11 +33,11 @@ def combined(draft, **options):
         (None, type(None), 0),
         ("none", type(None), 0),
         ([], type(None), 0),
-        ("ngram", NgramDrafter, 64),
-        ("auto", NgramDrafter, 64),
+        ("ngram", CascadeDrafter, 64),
+        ("auto", CascadeDrafter, 64),
         (toy_model(seed=1), CascadeDrafter, 64),
-        ([toy_model(seed=1)], DraftModelDrafter, 6),
-        ([toy_model(seed=1), None], DraftModelDrafter, 6),
+        ([toy_model(seed=1)], CascadeDrafter, 12),
+        ([toy_model(seed=1), None], CascadeDrafter, 12),
         (PlannedDrafter(lambda context: ()), PlannedDrafter, 6),
         (["ngram", PlannedDrafter(lambda context: ())], CascadeDrafter, 64),
     ],

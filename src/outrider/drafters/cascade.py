@@ -15,21 +15,22 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
-from typing import TypeVar
 
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.drafters.experience import AnswerLengths, Memory, Record, Standing
 from outrider.drafters.gain import PassCosts, choose_length
+from outrider.drafters.turn import Turn, chances, continuation, cut, finished, joined, may_grow, named, share
 from outrider.errors import UsageError
 from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
-_P = TypeVar("_P", bound=Proposal)
-_NOTHING = Draft(())
-# What a draft model is assumed to bring in a round before there is any evidence, and how many rounds of a request's own
-# evidence what was seen in other requests is worth. Of a 0.5B that drafts up to six tokens for a 1.5B.
-_PRIOR_DRAFTED, _PRIOR_ACCEPTED, _PRIOR_ROUNDS = 4.5, 3.0, 2.0
+# What a draft model is assumed to bring in a round where nothing is known of it, and how many rounds of a request's own
+# evidence is worth what was seen in others. Chosen by benchmarks.replay, as the other constants here.
+_PRIOR_DRAFTED, _PRIOR_ACCEPTED, _PRIOR_ROUNDS = 4.5, 3.0, 3.0
 _LONG_MEMORY = 0.98  # what a round counts for in that, one round later
+# A model that promises more than what is looked up does so at first by hearsay: so many rounds that promise nothing are
+# counted in before it reads a long context.
+_CAUTION = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +42,13 @@ class Member:
         costs: Of its model's passes, in passes of one row of the target. None for what is looked up: it is asked in
             every round, and must choose its tokens without drawing.
         max_tokens: The most tokens to ask it for.
+        chance: How often its first choice is the target's, by a first impression; None if there is none.
     """
 
     drafter: Drafter
     costs: PassCosts | None = None
     max_tokens: int = 64
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One request in one round.
-
-    Attributes:
-        rate: Tokens that a unit of cost earns.
-        num_before: Rows that the pass has for other requests.
-        offer: The best draft that was looked up, as long as it pays, and its gain; ``offered_by`` is its member.
-        chosen: Who drafts, and at most how many tokens at which cost each; None for nobody.
-    """
-
-    request: DraftRequest
-    memory: Memory
-    rate: float = 1.0
-    num_before: int = 0
-    offer: Draft = _NOTHING
-    gain: float = 0.0
-    offered_by: int | None = None
-    chosen: int | None = None
-    limit: int = 0
-    token_cost: float = 0.0
-    draft: Proposal = _NOTHING
-    problem: str | None = None
+    chance: float | None = None
 
 
 class CascadeDrafter:
@@ -100,29 +78,29 @@ class CascadeDrafter:
         self._lookups = [number for number, member in enumerate(members) if member.costs is None]
         self._models = [number for number, member in enumerate(members) if member.costs is not None]
         self._memories: dict[Hashable, Memory] = {}
-        self._experience = [
-            Record(_PRIOR_ROUNDS, _PRIOR_DRAFTED * _PRIOR_ROUNDS, _PRIOR_ACCEPTED * _PRIOR_ROUNDS) for _ in members
-        ]
+        self._experience = [_expected(member.chance) for member in members]
         self._lengths = AnswerLengths()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Each member is asked for all its requests at once."""
-        turns = [_Turn(request, self._memory(request)) for request in requests]
+        turns = [Turn(request, self._memory(request)) for request in requests]
         self._weigh(turns)
         for number in self._lookups:
             for turn, draft in self._ask(number, turns, lambda turn: turn.request):
                 self._take_offer(turn, number, draft)
         for turn in turns:
             self._choose(turn, turns)
+        if len(turns) > 1:
+            share(turns, self._costs)
         for number in self._models:
             for turn, draft in self._ask(number, [turn for turn in turns if turn.chosen == number], self._own_request):
                 turn.draft = draft
         for turn in turns:
             self._settle(turn)
         for number in self._lookups:
-            for turn, draft in self._ask(number, [turn for turn in turns if _may_grow(turn)], _continuation):
+            for turn, draft in self._ask(number, [turn for turn in turns if may_grow(turn)], continuation):
                 self._continue(turn, number, draft)
-        return [_finished(turn) for turn in turns]
+        return [finished(turn) for turn in turns]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Learn what became of a draft, and tell the member whose it was, as if nothing had followed its own tokens."""
@@ -135,8 +113,8 @@ class CascadeDrafter:
             result = VerificationResult(memory.num_own, memory.next_id, Outcome.BONUS)
         num_accepted = sum(node < memory.num_own for node in result.path)
         standing.num_read += num_accepted
-        standing.record.observe(memory.num_own, num_accepted)
-        self._experience[memory.used].observe(memory.num_own, num_accepted, _LONG_MEMORY)
+        standing.record.observe(memory.num_passes, memory.num_own, num_accepted)
+        self._experience[memory.used].observe(memory.num_passes, memory.num_own, num_accepted, _LONG_MEMORY)
         self.members[memory.used].drafter.observe(request_id, result)
 
     def release(self, request_id: Hashable) -> None:
@@ -166,24 +144,23 @@ class CascadeDrafter:
             memory.length = length
         return memory
 
-    def _weigh(self, turns: Sequence[_Turn]) -> None:
-        """Find what a unit of cost earns in this round, and how full its pass is, by what was drafted in the last."""
+    def _weigh(self, turns: Sequence[Turn]) -> None:
+        """Find what a unit of cost earns in this round, and how many rows its pass has before anybody drafts."""
         memories = [turn.memory for turn in turns]
         plain = self._costs.of([(1, memory.length) for memory in memories]) / len(memories)
         earned = sum(memory.rate.tokens for memory in memories) / sum(memory.rate.cost for memory in memories)
-        num_rows = turns[0].request.num_other_rows + sum(1 + memory.num_drafted for memory in memories)
         for turn in turns:
             turn.memory.plain, turn.rate = plain, max(1 / plain, earned)
-            turn.num_before = num_rows - 1 - turn.memory.num_drafted
+            turn.num_before = turns[0].request.num_other_rows + len(turns) - 1
 
-    def _added(self, turn: _Turn, count: int) -> float:
+    def _added(self, turn: Turn, count: int) -> float:
         """Return what so many draft tokens add to the round's pass."""
         costs, before = self._costs, 1 + turn.num_before
         return costs.at(before + count) - costs.at(before) + costs.per_row_context * turn.memory.length * count
 
     def _ask(
-        self, number: int, turns: Iterable[_Turn], request_of: Callable[[_Turn], DraftRequest]
-    ) -> list[tuple[_Turn, Proposal]]:
+        self, number: int, turns: Iterable[Turn], request_of: Callable[[Turn], DraftRequest]
+    ) -> list[tuple[Turn, Proposal]]:
         """Ask a member for several drafts at once, and drop it from the requests that make it fail."""
         asked = [turn for turn in turns if number not in turn.memory.dropped]
         if not asked:
@@ -203,7 +180,7 @@ class CascadeDrafter:
             return []
         return list(zip(asked, drafts, strict=True))
 
-    def _take_offer(self, turn: _Turn, number: int, draft: Proposal) -> None:
+    def _take_offer(self, turn: Turn, number: int, draft: Proposal) -> None:
         """Note what was looked up, as long as it pays, if it beats what was looked up before."""
         if not isinstance(draft, Draft) or draft.probs is not None:
             turn.memory.dropped.add(number)
@@ -211,7 +188,7 @@ class CascadeDrafter:
             return
         standing = turn.memory.standings[number]
         length, gain = choose_length(
-            _chances(draft, standing.record),
+            chances(draft, standing.record),
             self._costs,
             turn.rate,
             num_before=turn.num_before,
@@ -219,16 +196,20 @@ class CascadeDrafter:
             budget=standing.credit.balance,
         )
         if gain > turn.gain:
-            turn.offer, turn.gain, turn.offered_by = _named(_cut(draft, length), self.members[number]), gain, number
+            turn.offer, turn.gain, turn.offered_by = (
+                named(cut(draft, length), self.members[number].drafter.name),
+                gain,
+                number,
+            )
 
-    def _choose(self, turn: _Turn, turns: Sequence[_Turn]) -> None:
+    def _choose(self, turn: Turn, turns: Sequence[Turn]) -> None:
         """Choose who drafts: whoever looked something up, or a model by its record, seldom against it."""
         turn.chosen, best = turn.offered_by, turn.gain
         for number in self._models:
             costs = self.members[number].costs
             if number in turn.memory.dropped or costs is None:
                 continue
-            sharing = sum(other.memory.used == number for other in turns if other is not turn) + 1
+            sharing = sum(number not in other.memory.dropped for other in turns)
             token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing
             limit, gain = self._expect(turn, number, token_cost)
             if limit == 0:
@@ -236,29 +217,30 @@ class CascadeDrafter:
             reading = self._reading(turn, number, costs)
             if gain > best and self._repays(turn, number, gain - turn.gain, reading):
                 turn.chosen, turn.limit, turn.token_cost, best = number, limit, token_cost, gain
+                turn.is_probe = False
             elif gain <= 0 and turn.chosen is None:
                 probe = token_cost + self._added(turn, 1) + reading
                 if turn.memory.standings[number].credit.may_probe(probe):
-                    turn.chosen, turn.limit, turn.token_cost = number, 1, token_cost
+                    turn.chosen, turn.limit, turn.token_cost, turn.is_probe = number, 1, token_cost, True
 
-    def _expect(self, turn: _Turn, number: int, token_cost: float) -> tuple[int, float]:
+    def _expect(self, turn: Turn, number: int, token_cost: float) -> tuple[int, float]:
         """Return how many tokens a model may draft, all of which may be lost, and what it gains by its record."""
         standing = turn.memory.standings[number]
         limit = min(self.members[number].max_tokens, turn.request.max_tokens)
         while limit and token_cost * limit + self._added(turn, limit) > standing.credit.balance:
             limit -= 1
         record = standing.record
-        drafted = record.drafted / record.rounds
-        share = min(1.0, limit / max(drafted, 1e-9))
-        cost = self._added(turn, round(share * drafted)) + token_cost * max(1.0, share * drafted)
-        return limit, share * record.accepted / record.rounds - turn.rate * cost
+        drafted, passes = record.drafted / record.rounds, record.passes / record.rounds
+        part = min(1.0, limit / max(passes, 1e-9))
+        cost = self._added(turn, round(part * drafted)) + token_cost * max(1.0, part * passes)
+        return limit, part * record.accepted / record.rounds - turn.rate * cost
 
-    def _reading(self, turn: _Turn, number: int, costs: PassCosts) -> float:
+    def _reading(self, turn: Turn, number: int, costs: PassCosts) -> float:
         """Return what it costs a model to read what it has not read, beyond the pass that it drafts with anyway."""
         num_read = turn.memory.standings[number].num_read
         return max(0.0, costs.reading(turn.memory.length - num_read, context=num_read) - costs.at(1, num_read))
 
-    def _repays(self, turn: _Turn, number: int, edge: float, reading: float) -> bool:
+    def _repays(self, turn: Turn, number: int, edge: float, reading: float) -> bool:
         """Whether what a model must read is repaid by what it promises for the rest of the answer."""
         memory = turn.memory
         standing = memory.standings[number]
@@ -268,10 +250,10 @@ class CascadeDrafter:
         limit = turn.request.num_remaining
         num_tokens = self._lengths.remaining(memory.length - memory.start, limit)
         num_rounds = num_tokens / (1 + standing.record.accepted / standing.record.rounds)
-        average = standing.edge / max(standing.num_edges, 1)
+        average = standing.edge / (standing.num_edges + _CAUTION)
         return average * num_rounds >= turn.rate * reading
 
-    def _own_request(self, turn: _Turn) -> DraftRequest:
+    def _own_request(self, turn: Turn) -> DraftRequest:
         """Return what the chosen model is asked for; from then on it has read the context."""
         number = self._models[0] if turn.chosen is None else turn.chosen
         standing = turn.memory.standings[number]
@@ -281,34 +263,35 @@ class CascadeDrafter:
         least = [turn.rate * (turn.token_cost + more - less) / chance for less, more in pairwise(added)]
         return replace(turn.request, max_tokens=turn.limit, least_chances=(0.0, *least[1:]))
 
-    def _settle(self, turn: _Turn) -> None:
+    def _settle(self, turn: Turn) -> None:
         """Fall back on what was looked up where a model has nothing to propose, and note what the round costs."""
         memory, drafting = turn.memory, 0.0
         if turn.chosen in self._models:
             drafting = turn.token_cost * max(1, turn.draft.depth)
             if len(turn.draft):
-                turn.draft = _named(turn.draft, self.members[turn.chosen])
+                turn.draft = named(turn.draft, self.members[turn.chosen].drafter.name)
             else:
                 if not (isinstance(turn.draft, Draft) and turn.draft.is_reading):
-                    memory.standings[turn.chosen].record.observe(0, 0)
+                    memory.standings[turn.chosen].record.observe(1, 0, 0)
                     memory.standings[turn.chosen].credit.settle(-drafting)
                 turn.problem = turn.problem or turn.draft.problem
                 turn.chosen = turn.offered_by
         if turn.chosen == turn.offered_by:
             turn.draft = turn.offer
         count = len(turn.draft)
+        memory.num_passes = turn.draft.depth
         memory.used, memory.num_own, memory.next_id = turn.chosen, count, None
-        memory.num_drafted, memory.added = count, self._added(turn, count) + drafting
+        memory.added = self._added(turn, count) + drafting
         memory.cost = memory.plain + memory.added
 
-    def _continue(self, turn: _Turn, number: int, more: Proposal) -> None:
+    def _continue(self, turn: Turn, number: int, more: Proposal) -> None:
         """Let what was looked up follow a model's draft, as far as it pays."""
         draft, memory = turn.draft, turn.memory
         if memory.used is None or not isinstance(draft, Draft) or not isinstance(more, Draft) or more.probs is not None:
             return
         standing = memory.standings[memory.used]
-        first, *others = [*_chances(more, standing.record), 0.0]
-        survival = prod(_chances(draft, standing.record))
+        first, *others = [*chances(more, standing.record), 0.0]
+        survival = prod(chances(draft, standing.record))
         length, gain = choose_length(
             [survival * first, *others],
             self._costs,
@@ -321,51 +304,15 @@ class CascadeDrafter:
             return
         memory.next_id = more.token_ids[0] if memory.next_id is None else memory.next_id
         before = self._added(turn, len(draft))
-        turn.draft = _joined(draft, _named(_cut(more, length), self.members[number]))
-        memory.num_drafted = len(turn.draft)
-        memory.added += self._added(turn, memory.num_drafted) - before
+        turn.draft = joined(draft, named(cut(more, length), self.members[number].drafter.name))
+        memory.added += self._added(turn, len(turn.draft)) - before
         memory.cost = memory.plain + memory.added
 
 
-def _may_grow(turn: _Turn) -> bool:
-    """Whether a round is drafted by a model whose draft, a chain, may be followed by something."""
-    is_model = turn.chosen is not None and turn.chosen != turn.offered_by
-    has_room = len(turn.draft) < turn.request.max_tokens
-    return is_model and has_room and isinstance(turn.draft, Draft) and turn.draft.problem is None
-
-
-def _continuation(turn: _Turn) -> DraftRequest:
-    room = turn.request.max_tokens - len(turn.draft)
-    return replace(turn.request, max_tokens=room, max_tree_tokens=0, draft_ids=turn.draft.token_ids)
-
-
-def _finished(turn: _Turn) -> Proposal:
-    if turn.problem is None:
-        return turn.draft
-    return replace(turn.draft, problem=turn.problem)
-
-
-def _chances(draft: Draft, record: Record) -> Sequence[float]:
-    return draft.confidences or [record.chance] * len(draft)
-
-
-def _cut(draft: Draft, length: int) -> Draft:
-    """Return the beginning of a draft whose tokens were chosen."""
-    return replace(
-        draft,
-        token_ids=draft.token_ids[:length],
-        confidences=draft.confidences[:length],
-        sources=draft.sources[:length],
-    )
-
-
-def _named(draft: _P, member: Member) -> _P:
-    return draft if draft.sources else replace(draft, sources=(member.drafter.name,) * len(draft))
-
-
-def _joined(first: Draft, more: Draft) -> Draft:
-    """Return a draft and what follows it: a chain of which the first tokens were drawn, perhaps, the others chosen.
-
-    It stays a chain with its laws, lest what follows, which depends on what was drawn, decide which rule verifies that.
-    """
-    return Draft(first.token_ids + more.token_ids, first.probs, sources=first.sources + more.sources)
+def _expected(chance: float | None) -> Record:
+    """Return the record of a drafter that has none, by how often its first choice is said to be right."""
+    drafted, accepted = _PRIOR_DRAFTED, _PRIOR_ACCEPTED
+    if chance is not None:
+        accepted = min(accepted, chance / max(1 - chance, 1e-9))
+        drafted = min(drafted, accepted + 1)
+    return Record(1.0, drafted, drafted, accepted).worth(_PRIOR_ROUNDS)

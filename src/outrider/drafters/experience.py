@@ -15,7 +15,7 @@ MEMORY = 0.9  # what a round counts for in the record of a request, one round la
 # plain decoding would have cost since.
 TRIAL, SHARE = 2.5, 0.005
 MOST_CREDIT = 12.0  # what was gained before may be lost again only so far
-GUESS = 100  # tokens that an answer is expected to have, before there was any
+GUESS = 50  # tokens that an answer is expected to have, before there was any
 
 
 @dataclass(slots=True)
@@ -24,24 +24,27 @@ class Record:
 
     Attributes:
         rounds: That it drafted in.
+        passes: Of its model, one for each token of a chain.
         drafted: Tokens in them.
         accepted: Of those.
     """
 
     rounds: float
+    passes: float
     drafted: float
     accepted: float
 
-    def observe(self, drafted: float, accepted: float, memory: float = MEMORY) -> None:
+    def observe(self, passes: float, drafted: float, accepted: float, memory: float = MEMORY) -> None:
         """Take note of a round."""
         self.rounds = memory * self.rounds + 1
+        self.passes = memory * self.passes + passes
         self.drafted = memory * self.drafted + drafted
         self.accepted = memory * self.accepted + accepted
 
     def worth(self, rounds: float) -> Record:
         """Return the same averages as if of so many rounds."""
         share = rounds / self.rounds
-        return Record(rounds, self.drafted * share, self.accepted * share)
+        return Record(rounds, self.passes * share, self.drafted * share, self.accepted * share)
 
     @property
     def chance(self) -> float:
@@ -123,8 +126,8 @@ class Memory:
         plain: What plain decoding of one token costs in the round.
         cost: Of the last round, the share of this request.
         used: Whose draft it had, or None; ``added`` is what that draft cost.
-        num_drafted: How many tokens that draft had in all.
-        num_own: How many of them were theirs; the others are a continuation.
+        num_passes: How many passes its model made for it.
+        num_own: How many of its tokens were theirs; the others are a continuation.
         next_id: The first of those, if there are any.
     """
 
@@ -138,6 +141,6 @@ class Memory:
     cost: float = 1.0
     used: int | None = None
     added: float = 0.0
-    num_drafted: int = 0
+    num_passes: int = 0
     num_own: int = 0
     next_id: int | None = None

@@ -8,26 +8,31 @@ from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
-from outrider.backends.base import Backend
+from outrider.backends.base import Backend, Rows
 from outrider.backends.native import NativeBackend
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
-from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.store import TextStore
 from outrider.engine.costs import DRAFT_ROWS, TARGET_ROWS, Costs, measure
 from outrider.engine.loading import Model, Part
 from outrider.errors import UsageError
 from outrider.models.fields import shown
+from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
+from outrider.verification import CoinSource, Purpose
 
-# Draft tokens of a round, at most: a model that is right four times in five gains little beyond six, since only one
-# draft in four gets there; what is looked up costs nothing and is as long as it is likely. A model with another
-# vocabulary is there for being cheap, and stops in doubt: with 12 instead of 6, SmolLM2-135M takes a 1.5B's answers to
-# HumanEval from 2.74 to 3.09 times plain decoding's speed (replayed, at 0.12 passes a token), and others no lower.
-MODEL_TOKENS, OTHER_VOCABULARY_TOKENS, LOOKUP_TOKENS = 6, 12, 64
+# Draft tokens of a round, at most, of a model, which stops where one more is not worth its cost, and of what is looked
+# up for nothing; and of a drafter from elsewhere that is asked by itself, whose costs nobody knows.
+MODEL_TOKENS, LOOKUP_TOKENS, UNKNOWN_TOKENS = 12, 64, 6
 # What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
 _TOKEN_COST = 0.3
+_SAMPLE = """The old lighthouse stands at the end of the road, and from its top you can see the whole of the bay.
+def mean(values):
+    if len(values) == 0:
+        return 0.0
+    return sum(values) / len(values)
+"""
 
 
 def measured_costs(parts: Sequence[Part], target: Backend, clock: Callable[[], float], known: Costs | None) -> Costs:
@@ -82,21 +87,45 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     """
     if not parts:
         return None
-    if len(parts) == 1 and not isinstance(parts[0].drafter, NgramDrafter):
+    if len(parts) == 1 and not parts[0].is_ours:
         return parts[0].drafter
     costs = measured_costs(parts, target.backend, clock, known)
+    members = []
     for part in parts:
-        if isinstance(part.drafter, NgramDrafter) and part.is_ours:
+        if not isinstance(part.drafter, NgramDrafter):
+            chance = None if known is not None else impression(part, target)
+            length = max_model_tokens or MODEL_TOKENS
+            members.append(Member(part.drafter, costs.drafts[part.drafter.name], length, chance))
+            continue
+        if part.is_ours:
             part.drafter.costs, part.drafter.store = costs.target, store
-    if len(parts) == 1:
-        return parts[0].drafter
-    members = [
-        Member(part.drafter)
-        if isinstance(part.drafter, NgramDrafter)
-        else Member(part.drafter, costs.drafts[part.drafter.name], max_model_tokens or default_length(part.drafter))
-        for part in parts
-    ]
+        members.append(Member(part.drafter))
     return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)
+
+
+def impression(part: Part, target: Model) -> float | None:
+    """Return how often a draft model's first choice is the target's, on a short text that no answer resembles.
+
+    Enough to tell a draft that is good for nothing, before any answer pays for finding out. None if there is no model.
+    """
+    if not isinstance(part.backend, NativeBackend) or not isinstance(target.backend, NativeBackend):
+        return None
+    token_ids = target.tokenizer.encode(_SAMPLE)[: target.backend.max_length]
+    sequence_id = target.backend.open_sequence()
+    try:
+        logits = target.backend.forward([Rows(sequence_id, token_ids, num_logits=len(token_ids))])
+        choices = logits[:, : target.vocab_size].argmax(axis=1).tolist()
+    finally:
+        target.backend.close_sequence(sequence_id)
+    shaper = LawShaper(compile_params(SamplingParams(), Vocabulary(target.tokenizer, target.vocab_size)), token_ids)
+    coins = CoinSource(0).at(0, Purpose.DRAFT)  # a greedy draft tosses none
+    places = range(len(token_ids) // 3, len(token_ids))
+    num_right = 0
+    for place in places:
+        (draft,) = part.drafter.propose([DraftRequest(_SAMPLE, token_ids[: place + 1], 1, shaper, coins)])
+        num_right += draft.token_ids[:1] == (choices[place],)
+    part.drafter.release(_SAMPLE)
+    return num_right / len(places)
 
 
 def native_backends(target: Model, parts: Sequence[Part]) -> list[NativeBackend]:
@@ -109,9 +138,9 @@ def default_length(drafter: Drafter | None) -> int:
     """Return the most draft tokens of a round where the user does not say."""
     if drafter is None:
         return 0
-    if isinstance(drafter, OtherVocabularyDrafter):
-        return OTHER_VOCABULARY_TOKENS
-    return LOOKUP_TOKENS if isinstance(drafter, NgramDrafter | CascadeDrafter) else MODEL_TOKENS
+    if isinstance(drafter, CascadeDrafter):
+        return max(member.max_tokens for member in drafter.members)
+    return LOOKUP_TOKENS if isinstance(drafter, NgramDrafter) else UNKNOWN_TOKENS
 
 
 def check_directory(name: object) -> Path:

@@ -50,7 +50,8 @@ class LLM:
     Args:
         target: A path, a catalog name, ``hf:owner/repo[/file]``, or a loaded model.
         draft: The same, for a smaller model, best of the same family; or the name of a drafter that needs no model,
-            such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` today; or a drafter, which other LLMs may use, too;
+            such as ``"ngram"``; or ``"auto"``, which is ``"ngram"`` and the likeliest of the models at hand that
+            are clearly smaller, in the cache or beside the target; or a drafter, which other LLMs may use, too;
             or None or ``"none"``. Or several of these, in a list or with commas between their names: each round is
             then drafted by the one that promises most for its cost. ``"ngram"`` joins a single draft model by itself;
             ``[model]`` or ``"model,none"`` is the model alone.

@@ -17,6 +17,7 @@ from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.other_vocabulary import OtherVocabularyDrafter
 from outrider.drafters.registry import create_drafter, drafters
 from outrider.errors import DownloadError, IncompatibleDraftError, ModelFileError, UsageError
+from outrider.models.at_hand import candidates_for
 from outrider.models.chat_template import ChatTemplate
 from outrider.models.fields import shown
 from outrider.models.files import ModelFiles
@@ -26,13 +27,11 @@ from outrider.models.resolve import resolve
 from outrider.models.tokenizer import Tokenizer
 from outrider.models.vocabularies import Relation, compare_vocabularies
 
-# A draft token is worth its pass while the chance that it is looked at exceeds draft pass / target pass * speed-up.
-# Replayed on answers of Qwen2.5-Coder 1.5B to 25 prompts of all kinds, with the 0.5B at 0.3 times its cost: 1.73 times
-# plain decoding's speed, within 2 % from 0.4 to 0.7, and with drafts of full length 1.45 times at best 1.54.
-# SmolLM2-135M, of another vocabulary and at 0.12 times the cost: 2.14 to 2.28 times, within 2 % from 0.2 to 0.5.
-_MIN_CONFIDENCE = 0.5
+# A model that "auto" takes has at most this share of the target's bytes: what reads more is seldom worth its passes.
+_CLEARLY_SMALLER = 0.6
 # Names that stand for another draft, or for none.
-_STAND_FOR = {"none": None, "auto": "ngram"}
+_STAND_FOR = {"none": None}
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ class Model:
         tokenizer: Of the same vocabulary as the backend; either may have more padding at its end.
         chat_template: None if the model has none.
         context_length: The most tokens the model can be given, which may be more than the backend has room for.
+        path: Where its files lie, if it came from any.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Model:
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
     context_length: int
+    path: Path | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -89,6 +90,7 @@ class Opened:
 
     name: str
     files: ModelFiles
+    path: Path
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -142,7 +144,7 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     """
     _check_reference("target", target)
     opened = _open(target, resolver)
-    references = _several(draft)
+    references = [one for name in _several(draft) for one in (_at_hand(opened) if name == AUTO else [name])]
     opened_drafts = [_open_draft(one, resolver) for one in references]
     _check_compression(opened, opened_drafts, draft_options)
     relations = [
@@ -202,9 +204,21 @@ def _several(draft: DraftRef | Sequence[DraftRef]) -> Sequence[DraftRef]:
         return draft
     if isinstance(draft, str) and "," in draft and not Path(draft).exists():
         return [name.strip() for name in draft.split(",")]
-    is_model = isinstance(draft, Path | Model) or (isinstance(draft, str) and draft not in {*drafters(), *_STAND_FOR})
+    is_model = isinstance(draft, Path | Model) or (
+        isinstance(draft, str) and draft not in {*drafters(), *_STAND_FOR, AUTO}
+    )
     one = cast(DraftRef, draft)
     return [one, "ngram"] if is_model else [one]
+
+
+def _at_hand(target: Opened | Model) -> list[DraftRef]:
+    """Return what "auto" stands for: lookups, and the likeliest of the clearly smaller models that are here."""
+    if target.path is None:
+        return ["ngram"]
+    files = target.files if isinstance(target, Opened) else open_model(target.path)
+    found, _ = candidates_for(files, os.environ, target.path.absolute().parent)
+    small = [one for one in found if one.files.file_bytes <= _CLEARLY_SMALLER * files.file_bytes]
+    return [*(one.reference for one in small[:1]), "ngram"]
 
 
 def attach(draft: Model, target: Model, relation: Relation, draft_tree: int = 0) -> Drafter:
@@ -215,14 +229,12 @@ def attach(draft: Model, target: Model, relation: Relation, draft_tree: int = 0)
             JointVocabulary(target.tokenizer, target.vocab_size, draft.tokenizer, draft.vocab_size),
             name=draft.name,
             stop_ids=target.tokenizer.eos_ids,
-            min_confidence=_MIN_CONFIDENCE,
         )
     return DraftModelDrafter(
         draft.backend,
         vocab_size=target.vocab_size,
         name=draft.name,
         stop_ids=target.tokenizer.eos_ids,
-        min_confidence=_MIN_CONFIDENCE,
         tree_size=draft_tree,
     )
 
@@ -251,8 +263,9 @@ def _check_compression(
 def _open(reference: ModelRef, resolver: Resolver) -> Opened | Model:
     if isinstance(reference, Model):
         return reference
-    files = open_model(resolver(reference) if isinstance(reference, str) else reference)
-    return Opened(str(reference).rsplit("/", 1)[-1].removesuffix(".gguf") or files.name, files)
+    path = resolver(reference) if isinstance(reference, str) else reference
+    files = open_model(path)
+    return Opened(str(reference).rsplit("/", 1)[-1].removesuffix(".gguf") or files.name, files, path)
 
 
 def _open_draft(reference: DraftRef, resolver: Resolver) -> Opened | Model | Drafter | None:
@@ -295,4 +308,4 @@ def _load(
     backend = NativeBackend.load(
         config, files.tensors, max_length=ctx_size or limit, threads=threads, weights=weights, head_tokens=head_tokens
     )
-    return Model(name, backend, tokenizer, files.chat_template, limit)
+    return Model(name, backend, tokenizer, files.chat_template, limit, model.path)

@@ -186,7 +186,9 @@ class Stepper:
         limit = self.num_speculative_tokens if wanted is None else min(wanted, self.num_speculative_tokens)
         return min(limit, sequence.num_remaining - 1)
 
-    def _draft_request(self, sequence: Sequence, max_reading: int | None, num_other_rows: int = 0) -> DraftRequest:
+    def _draft_request(
+        self, sequence: Sequence, max_reading: int | None = None, num_other_rows: int = 0
+    ) -> DraftRequest:
         return DraftRequest(
             request_id=sequence.request.request_id,
             context_ids=sequence.token_ids,

@@ -1,0 +1,179 @@
+"""The controller's regret is bounded whatever becomes of its drafts; it settles, recovers, and heeds the load."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.drafters.base import DraftRequest
+from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.experience import SHARE, TRIAL, AnswerLengths, Credit, Record
+from outrider.drafters.gain import PassCosts
+from outrider.types import Draft, Outcome, VerificationResult
+
+COSTS = PassCosts(((1, 1.0), (2, 1.05), (8, 1.2), (16, 2.0), (32, 3.2)))
+MODEL = PassCosts(((1, 0.3), (8, 0.4), (256, 4.0)))
+STEEP = PassCosts(((1, 1.0), (8, 1.1), (9, 2.0), (16, 4.0)))
+
+
+class Endless:
+    """Proposes as many tokens as it is asked for, each right with a stated chance."""
+
+    def __init__(self, name="endless", chance=None):
+        self.name, self.chance, self.num_asked = name, chance, []
+
+    def propose(self, requests):
+        self.num_asked += [request.max_tokens for request in requests]
+        return [self._draft(request.max_tokens) for request in requests]
+
+    def _draft(self, count):
+        return Draft((7,) * count, confidences=() if self.chance is None else (self.chance,) * count)
+
+    def observe(self, request_id, result):
+        pass
+
+    def release(self, request_id):
+        pass
+
+
+class Run:
+    """One answer under a controller, what it costs told by the very costs that the controller has."""
+
+    def __init__(self, cascade, *, costs=COSTS, prompt=3, total=256):
+        self.cascade, self.costs, self.context, self.total = cascade, costs, [1] * prompt, total
+        self.plain = self.cost = 0.0
+        self.lengths = []
+
+    def round(self, num_right):
+        """Take a round in which so many draft tokens would be accepted; return the draft's length."""
+        left = self.total - self.num_tokens
+        request = DraftRequest(0, list(self.context), min(64, left - 1), None, None, num_remaining=left)
+        (draft,) = self.cascade.propose([request])
+        accepted = min(num_right, len(draft))
+        before = len(self.context)
+        self.plain += sum(self.costs.at(1, before + ahead) for ahead in range(accepted + 1))
+        self.cost += self.costs.at(1 + len(draft), before)
+        if len(draft):
+            models = {one.drafter.name: one.costs for one in self.cascade.members if one.costs is not None}
+            self.cost += sum(models[source].at(1) for source in draft.sources if source in models)
+            self.cascade.observe(0, VerificationResult(accepted, 5, Outcome.RECOVERED))
+        self.context += [1] * (accepted + 1)
+        self.lengths.append(len(draft))
+        return len(draft)
+
+    @property
+    def num_tokens(self):
+        return len(self.context) - 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=150), st.sampled_from(["model", "lookup", "both"]), st.booleans())
+def test_no_sequence_of_outcomes_loses_more_than_the_bound(outcomes, who, follows):
+    members = [Member(Endless("model"), MODEL)] if who != "lookup" else []
+    members += [Member(Endless("lookup", 0.9))] if who != "model" else []
+    run = Run(CascadeDrafter(members, vocab_size=9, costs=COSTS))
+    for number, outcome in enumerate(outcomes):
+        # An adversary: right while nobody looks, wrong as soon as it pays to believe it.
+        run.round(outcome if not follows else (12 if number % 8 < 3 and outcome else 0))
+        if run.num_tokens > 200:
+            break
+    assert run.cost <= run.plain + len(members) * (TRIAL + SHARE * run.plain) + 0.2  # and what it had to read
+
+
+@pytest.mark.parametrize("chance", [None, 0.0])
+def test_a_useless_draft_is_left_alone_within_20_rounds_and_costs_less_than_3_percent(chance):
+    for cost in (0.08, 0.3, 0.6):
+        costs = PassCosts(((1, cost), (8, 1.3 * cost), (256, 12 * cost)))
+        run = Run(CascadeDrafter([Member(Endless(), costs, 12, chance)], vocab_size=9, costs=COSTS))
+        while run.num_tokens < 255:
+            run.round(0)
+        assert sum(map(bool, run.lengths[20:])) <= 256 * SHARE / cost + 1  # but for a look now and then
+        assert run.cost < 1.03 * run.plain
+
+
+def test_a_draft_that_becomes_good_is_found_again_and_one_that_was_good_may_not_ruin_it_all():
+    run = Run(CascadeDrafter([Member(Endless(), MODEL, 6)], vocab_size=9, costs=COSTS), total=4000)
+    for _ in range(60):
+        run.round(0)
+    assert sum(map(bool, run.lengths[20:])) <= 1
+    before = len(run.lengths)
+    for _ in range(400):
+        run.round(12)
+    assert sum(run.lengths[before:][-50:]) > 200
+    cost, plain = run.cost, run.plain
+    for _ in range(60):
+        run.round(0)
+    assert run.cost - cost < run.plain - plain + 12.1 + SHARE * 60
+
+
+def ask(cascade, count, rounds=4):
+    contexts = {number: [1, 2, 3] for number in range(count)}
+    for _ in range(rounds):
+        requests = [DraftRequest(n, list(context), 20, None, None) for n, context in contexts.items()]
+        drafts = cascade.propose(requests)
+        for number, draft in enumerate(drafts):
+            if len(draft):
+                cascade.observe(number, VerificationResult(len(draft), 5, Outcome.BONUS))
+            contexts[number] += [1] * (len(draft) + 1)
+    return [len(draft) for draft in drafts]
+
+
+@pytest.mark.parametrize("members", [[Member(Endless("lookup", 0.8))], [Member(Endless("model"), MODEL, 12, 0.9)]])
+def test_the_more_requests_share_a_pass_the_shorter_their_drafts(members):
+    lengths = [ask(CascadeDrafter(members, vocab_size=9, costs=STEEP), count) for count in (1, 3, 12)]
+    assert min(lengths[0]) > max(lengths[1]) > max(lengths[2])
+
+
+def test_rows_of_sequences_that_do_not_draft_count_as_load():
+    def length(num_other_rows):
+        cascade = CascadeDrafter([Member(Endless("lookup", 0.8))], vocab_size=9, costs=STEEP)
+        request = DraftRequest(0, [1, 2, 3], 20, None, None, num_other_rows=num_other_rows)
+        return len(cascade.propose([request])[0])
+
+    assert length(0) > length(7) == 0
+
+
+def test_a_model_is_told_how_likely_the_next_token_must_be_looked_at():
+    seen = []
+
+    class Listening(Endless):
+        def propose(self, requests):
+            seen.extend(requests)
+            return super().propose(requests)
+
+    CascadeDrafter([Member(Listening(), MODEL, 6)], vocab_size=9, costs=COSTS).propose(
+        [DraftRequest(0, [1, 2, 3], 20, None, None)]
+    )
+    (request,) = seen
+    # 1.5 tokens a unit of cost, to be earned by the chance of 0.75 that a token is right: see the prior.
+    price = 1.5 * (MODEL.at(1) + 0.025) / 0.75
+    assert request.least_chances[0] == 0
+    assert request.least_chances[2:] == pytest.approx([price] * (len(request.least_chances) - 2))
+
+
+def test_what_one_request_taught_the_next_one_knows():
+    cascade = CascadeDrafter([Member(Endless(), MODEL, 6)], vocab_size=9, costs=COSTS)
+    run = Run(cascade)
+    for _ in range(40):
+        run.round(0)
+    cascade.release(0)
+    assert Run(cascade).round(0) == 0
+
+
+def test_records_credit_and_lengths_by_hand():
+    record = Record(2.0, 8.0, 8.0, 6.0)
+    assert record.chance == 0.75
+    record.observe(3, 3, 1, 0.5)
+    assert (record.rounds, record.passes, record.drafted, record.accepted) == (2.0, 7.0, 7.0, 4.0)
+    assert record.worth(1.0) == Record(1.0, 3.5, 3.5, 2.0)
+    credit = Credit()
+    credit.wait(100.0)
+    assert credit.balance == pytest.approx(TRIAL + 100 * SHARE)
+    assert credit.may_probe(0.4)
+    assert not credit.may_probe(0.6)
+    credit.settle(-1.0)
+    assert not credit.may_probe(0.1)
+    lengths = AnswerLengths()
+    assert (lengths.remaining(0, 1000), lengths.remaining(0, 20), lengths.remaining(80, None)) == (50, 20, 80)
+    for length in (10, 20, 30):
+        lengths.observe(length)
+    assert lengths.remaining(10, 1000) == pytest.approx((10 + 20 + 50) / 3)
