@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from toy_server import PROMPTS, ToyModel, Web, serving
+from lettered_server import PROMPTS, ToyModel, Web, serving
 
 pytest_plugins = ["pytester"]
 

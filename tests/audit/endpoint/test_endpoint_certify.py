@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
+from lettered_server import PROMPTS, ToyModel, Web, serving
 from starlette.responses import JSONResponse, PlainTextResponse
-from toy_server import PROMPTS, ToyModel, Web, serving
 
 from outrider.audit.certificate import check
 from outrider.audit.endpoint.certify import EndpointAudit, Surroundings

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from toy_server import LETTERS, PROMPTS, ToyModel, draft_law, target_law
+from lettered_server import LETTERS, PROMPTS, ToyModel, draft_law, target_law
 
 from outrider.audit.endpoint.greedy import check_greedy, part
 from outrider.audit.endpoint.meaning import meaning_checks

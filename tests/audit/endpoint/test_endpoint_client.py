@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import httpx
 import pytest
-from toy_server import PROMPTS, ToyModel, Web, serving, wire
+from lettered_server import PROMPTS, ToyModel, Web, serving, wire
 
 from outrider.audit.endpoint.client import Client, Meter, Server
 from outrider.audit.endpoint.questions import Answer, Place, Question
