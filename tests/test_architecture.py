@@ -122,6 +122,10 @@ GENERATION_FLAGS = [
 COMMANDS = {
     "audit check": ["CERTIFICATE", "--json"],
     "audit exact": ["--out", "--json"],
+    "audit endpoint": [
+        *("--base-url", "--baseline-url", "--target", "--model", "--api-key-env", "--extra-body", "--prompts", "--tv"),
+        *("--budget", "--near-tie", "--max-requests", "--concurrency", "--timeout", "--out", "--yes", "--json"),
+    ],
     "audit pair": [
         *("--target", "--draft", "--draft-options", "--draft-tree", "--rule", "--num-speculative-tokens", "--threads"),
         *("--batches", "--temperature", "--top-p", "--top-k", "--min-p", "--prompts", "--draws", "--seed"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outrider.cli.audit_endpoint import endpoint
 from outrider.cli.flags import number, speaking_of_flags, whole, with_flags
 from outrider.cli.text import write_line
 from outrider.errors import UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from outrider.audit.pair import Wish
 
 app = typer.Typer(help="Prove that speculation changes nothing, with a certificate.", rich_markup_mode=None)
+app.command("endpoint")(endpoint)
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the certificate instead of what it says.")]
 _Out = Annotated[
@@ -125,13 +127,13 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
         certificate = audit_pair(
             flags.wish(),
             texts,
-            command=_command(),
+            command=command(),
             now=_now(),
             resolver=resolver,
             state=None if state is None else _checked(state),
             report=notes.say,
         )
-    return _finish(certificate, out, as_json=as_json)
+    return finish(certificate, out, as_json=as_json)
 
 
 @app.command("exact")
@@ -169,7 +171,7 @@ def check_certificate(
     return 1 if problems else 0
 
 
-def _finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
+def finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
     """Write a certificate where it is wanted, and return the exit status that its verdict stands for."""
     from outrider.audit.page import page
     from outrider.audit.state import write_whole
@@ -188,7 +190,7 @@ def _finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
     return 0 if document["verdict"] == "pass" else 1
 
 
-def _command() -> str:
+def command() -> str:
     """Return the command that is being run, with the names of files and not where they lie."""
     return shlex.join(["outrider", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
 
