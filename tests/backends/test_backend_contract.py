@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tiny_models import Shape, load
 
+from outrider.audit.memory import Memory, RememberedBackend
 from outrider.backends.base import Rows
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.errors import ContextLengthError, UsageError
@@ -17,6 +18,7 @@ from outrider.errors import ContextLengthError, UsageError
 MAX_LENGTH = 96
 BACKENDS = {
     "toy": lambda: ToyBackend(HashLM(17, seed=3), MAX_LENGTH),
+    "remembered": lambda: RememberedBackend(Memory(ToyBackend(HashLM(17, seed=3), MAX_LENGTH))),
     "native": lambda: load(Shape(), max_length=MAX_LENGTH),
     "native, int8, two threads": lambda: load(
         Shape(architecture="qwen2"), weights="int8", threads=2, max_length=MAX_LENGTH
