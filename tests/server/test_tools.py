@@ -9,6 +9,9 @@ from toy_llm import EOS_ID, toy_tokenizer
 from toy_server import TOOLS_TEMPLATE, ask, toy_llm
 
 from outrider.backends.toy import ToyBackend
+from outrider.engine.outputs import EmittedToken, Origin
+from outrider.server.engine import Event
+from outrider.server.replies import ChatChoice, Style
 from outrider.server.tools import Call, CallParser
 
 WEATHER = {
@@ -30,6 +33,12 @@ TEXTS = {
     "a call of no name": ('<tool_call>{"a": 1}</tool_call>', ['<tool_call>{"a": 1}</tool_call>']),
     "a call of nobody": ('<tool_call>{"name": 1}</tool_call>', ['<tool_call>{"name": 1}</tool_call>']),
     "a call without arguments": ('<tool_call>{"name": "f"}</tool_call>', [Call("f", "{}")]),
+    "a call between fences": ('```json\n{"name": "weather", "arguments": {"city": "Zürich"}}\n``` ok', [PARSED, " ok"]),
+    "other JSON between fences": (
+        '```json\n{"name": "f", "arguments": {}}\n```',
+        ['```json\n{"name": "f", "arguments": {}}\n```'],
+    ),
+    "fences that do not end": ('```json\n{"name": "weather"}', ['```json\n{"name": "weather"}']),
     "deep arguments": (f"<tool_call>{'[' * 10**5}</tool_call>", [f"<tool_call>{'[' * 10**5}</tool_call>"]),
 }
 
@@ -48,14 +57,14 @@ def joined(found):
 @pytest.mark.parametrize("name", TEXTS)
 def test_calls_and_text_are_told_apart(name):
     text, expected = TEXTS[name]
-    parser = CallParser()
+    parser = CallParser(["weather"])
     assert joined([*parser.feed(text), *parser.finish()]) == joined(expected)
 
 
 @given(st.sampled_from([name for name in TEXTS if name != "deep arguments"]), st.lists(st.integers(1, 9), min_size=1))
 def test_it_does_not_matter_where_the_text_is_cut(name, sizes):
     text, expected = TEXTS[name]
-    parser, found, start, turn = CallParser(), [], 0, 0
+    parser, found, start, turn = CallParser(["weather"]), [], 0, 0
     while start < len(text):
         size = sizes[turn % len(sizes)]
         found += parser.feed(text[start : start + size])
@@ -158,3 +167,10 @@ def test_what_was_called_and_answered_can_be_sent_back():
     assert bad.status_code == 400
     assert bad.json()["error"]["param"] == "messages[1].tool_calls"
     assert is_plain
+
+
+def test_two_calls_of_one_round_have_numbers_of_their_own():
+    choice = ChatChoice(0, Style(words=None, tools=["weather"]), "chatcmpl-1")
+    event = Event(0, (EmittedToken(1, Origin.PLAIN, CALL + CALL),))
+    deltas = [chunk["delta"] for chunk in choice.add(event)]
+    assert [call["index"] for delta in deltas for call in delta["tool_calls"]] == [0, 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -66,7 +66,7 @@ class Api:
     async def chat(self, request: Request) -> Reply:
         """``POST /v1/chat/completions``."""
         asked, job = await self._prepare(request, self._chat_job)
-        style = self._style(asked, logprobs=asked.logprobs is True, has_tools=job.has_tools)
+        style = self._style(asked, logprobs=asked.logprobs is True, tools=job.tools)
         return self._reply("chatcmpl", asked, job, style)
 
     async def complete(self, request: Request) -> Reply:
@@ -175,9 +175,9 @@ class Api:
             problem = f"the model {(name or '')[:100]!r} is not served here; {known} is"
             raise ApiError(404, problem, param="model", code="model_not_found")
 
-    def _style(self, asked: Generation, *, logprobs: bool, has_tools: bool = False) -> Style:
+    def _style(self, asked: Generation, *, logprobs: bool, tools: Sequence[str] = ()) -> Style:
         drafter = " + ".join(self._service.llm.drafters) or None
-        return Style(self._words, drafter, asked.return_token_details is True, logprobs, has_tools)
+        return Style(self._words, drafter, asked.return_token_details is True, logprobs, tools)
 
     def _reply(self, prefix: str, asked: Generation, job: Job, style: Style) -> Reply:
         service = self._service

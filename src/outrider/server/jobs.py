@@ -34,13 +34,13 @@ class Job:
         requests: ``n`` for each prompt.
         num_prompt_tokens: Of all prompts.
         prompts: The text of each prompt, if it is to be echoed.
-        has_tools: Whether calls are looked for in the answers.
+        tools: The names of those of which calls are looked for in the answers.
     """
 
     requests: list[Request]
     num_prompt_tokens: int
     prompts: Sequence[str] = ()
-    has_tools: bool = False
+    tools: Sequence[str] = ()
 
 
 def chat_job(llm: LLM, asked: ChatRequest) -> Job:
@@ -67,7 +67,9 @@ def chat_job(llm: LLM, asked: ChatRequest) -> Job:
         prompt_ids = llm.encode(plain_messages(asked.messages), tools=tools or None)
     max_tokens = asked.max_tokens or asked.max_completion_tokens
     params = _params(llm, asked, max_tokens or llm.model.backend.max_length, settings)
-    return Job(_requests(llm, asked, [prompt_ids], params), len(prompt_ids), has_tools=bool(tools))
+    return Job(
+        _requests(llm, asked, [prompt_ids], params), len(prompt_ids), tools=[tool["function"]["name"] for tool in tools]
+    )
 
 
 def completion_job(llm: LLM, asked: CompletionRequest) -> Job:

@@ -95,14 +95,14 @@ class Style:
         drafter: The name of the engine's, for tokens that do not say whose they are.
         with_details: Whether tokens are told of one by one.
         logprobs: Whether how likely they were is told in OpenAI's way.
-        has_tools: Whether calls are looked for.
+        tools: The names of those of which calls are looked for.
     """
 
     words: Words
     drafter: str | None = None
     with_details: bool = False
     logprobs: bool = False
-    has_tools: bool = False
+    tools: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -112,7 +112,11 @@ class ChatChoice:
     index: int
     style: Style
     request_id: str
-    parser: CallParser = field(default_factory=CallParser)
+    parser: CallParser = field(init=False)
+    num_told: int = 0
+
+    def __post_init__(self) -> None:
+        self.parser = CallParser(self.style.tools)
 
     def first(self) -> list[dict[str, Any]]:
         """Return what a stream begins with."""
@@ -121,8 +125,8 @@ class ChatChoice:
     def add(self, event: Event) -> list[dict[str, Any]]:
         """Return a round's part of the chunks."""
         text, style = "".join(token.text for token in event.tokens), self.style
-        found = self.parser.feed(text) if style.has_tools else [text] if text else []
-        if event.output is not None and style.has_tools:
+        found = self.parser.feed(text) if style.tools else [text] if text else []
+        if event.output is not None and style.tools:
             found += self.parser.finish()
         deltas = [self._delta(one) for one in found]
         told = self._told(event.tokens)
@@ -143,7 +147,7 @@ class ChatChoice:
     def whole(self, tokens: Sequence[EmittedToken], event: Event, output: GenerationOutput) -> dict[str, Any]:
         """Return the choice of a whole reply."""
         found: list[str | Call] = [output.text]
-        if self.style.has_tools:
+        if self.style.tools:
             found = [*self.parser.feed(output.text), *self.parser.finish()]
         texts = [one for one in found if isinstance(one, str)]
         calls = [one for one in found if isinstance(one, Call)]
@@ -160,7 +164,8 @@ class ChatChoice:
     def _delta(self, one: str | Call) -> dict[str, Any]:
         if isinstance(one, str):
             return {"content": one}
-        number = self.parser.num_calls - 1
+        self.num_told += 1
+        number = self.num_told - 1
         return {"tool_calls": [{"index": number, **self._call(number, one)}]}
 
     def _call(self, number: int, call: Call) -> dict[str, Any]:
