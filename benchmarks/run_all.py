@@ -33,6 +33,7 @@ RUNS: dict[str, list[str]] = {
     "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
     "peers": ["peers.compare", "--target", TARGET, "--draft", DRAFT],
     "planning": ["planning", "--target", TARGET, "--drafts", DRAFT, SMALL, "ngram"],
+    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "3"],
     "edits": ["edits", "--target", TARGET],
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, "--per-family", "2", "--num-tokens", "64"],

@@ -55,7 +55,7 @@ class EngineFlags:
         typer.Option(
             metavar="REF|ngram|auto|none",
             help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt "
-            "and the answer so far; joins a single model), 'auto' (ngram, which needs nothing), 'none', or several of "
+            "and the answer so far; joins a single model), 'auto' (ngram and the likeliest smaller model at hand), 'none', or several of "
             "them with commas between.",
         ),
     ] = "none"
@@ -73,8 +73,7 @@ class EngineFlags:
         typer.Option(
             metavar="N",
             parser=whole,
-            help="The most draft tokens a round; 0 turns speculation off. [default: 6 of a model, 12 of one with "
-            "another vocabulary, 64 of ngram]",
+            help="The most draft tokens a round; 0 turns speculation off. [default: 12 of a model, 64 of ngram]",
         ),
     ] = None
     plan: Annotated[

@@ -57,9 +57,9 @@ class LLM:
             ``[model]`` or ``"model,none"`` is the model alone.
         draft_options: How a draft model is held; by default compressed (see :class:`DraftOptions`), unless it is loaded
             already. The answers' law does not depend on it.
-        num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 6 of a draft
-            model, 12 of one with another vocabulary, and 64 of ``"ngram"``, which are as long as they are likely to be
-            right.
+        num_speculative_tokens: The most draft tokens of a round, 0 to turn speculation off. By default 12 of a draft
+            model and 64 of ``"ngram"``; each round has as many of them as are worth their cost, which may be none. A
+            drafter that is handed in by itself is asked for as many as this in every round, by default 6.
         draft_tree: Let a draft model propose up to this many tokens a round as a tree, several candidates for a place,
             at most ``num_speculative_tokens`` after one another; 0, the default, for one candidate each.
         store: A directory for past outputs, where ``"ngram"`` looks, too; readable by its owner only, one file for
