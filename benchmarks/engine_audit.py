@@ -187,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("--coins", action="store_true", help="the models of peers/coin_models.py")
+    parser.add_argument("--plain", action="store_true", help="without the draft, to see that the engine is right then")
     parser.add_argument("--draft-chance", type=float, default=DRAFT_CHANCE, help="of an a, by the coins' draft")
     parser.add_argument("--target", type=Path, help="a GGUF file")
     parser.add_argument("--draft", type=Path, help="a GGUF file; none for plain decoding")
@@ -206,7 +207,7 @@ def main() -> None:
             arguments.engine,
             (arguments.peers / arguments.engine / "bin/python").absolute(),
             folders["target"],
-            folders.get("draft"),
+            None if arguments.plain else folders.get("draft"),
             arguments.draft_tokens,
             arguments.length,
             arguments.temperature,

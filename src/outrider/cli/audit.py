@@ -192,7 +192,9 @@ def finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
 
 def command() -> str:
     """Return the command that is being run, with the names of files and not where they lie."""
-    return shlex.join(["outrider", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
+    return shlex.join(
+        ["outrider", *(Path(word).name if "/" in word and "://" not in word else word for word in sys.argv[1:])]
+    )
 
 
 def _now() -> str:
