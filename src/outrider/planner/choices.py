@@ -9,7 +9,7 @@ from outrider.engine.sequence import Rule
 from outrider.sampling import SamplingParams
 
 # The lengths to try of a model, of one with another vocabulary, and of what costs nothing.
-_MODEL_LENGTHS, _OTHER_VOCABULARY_LENGTHS, _LOOKUP_LENGTHS = (2, 4, 6, 8), (4, 8, 12), (4, 16, 64)
+_MODEL_LENGTHS, _OTHER_VOCABULARY_LENGTHS, _LOOKUP_LENGTHS = (2, 4, 8, 12), (4, 8, 12), (4, 16, 64)
 _TREE_DEPTH, _TREE_TOKENS = 6, 15
 
 
