@@ -145,7 +145,7 @@ def audit_exact(*, out: _Out = None, as_json: _AsJson = False) -> int:
     from outrider.audit.exact import audit_exact
     from outrider.cli.terminal import Notes
 
-    return _finish(audit_exact(command=_command(), now=_now(), report=Notes().say), out, as_json=as_json)
+    return finish(audit_exact(command=command(), now=_now(), report=Notes().say), out, as_json=as_json)
 
 
 @app.command("check")

@@ -1,0 +1,94 @@
+"""``outrider audit``: certificates from the command line, and exit statuses that mean what they say."""
+
+import json
+import sys
+
+import pytest
+
+from outrider.audit.certificate import Certificate, Claim, Control, check, digest
+from outrider.audit.evidence import Equality
+from outrider.cli import main
+from outrider.cli.audit import command
+
+
+def certificate(failures=0):
+    return Certificate(
+        kind="exact",
+        created="now",
+        command="outrider audit exact",
+        subject={"engine": "toy"},
+        settings={},
+        versions={},
+        claim=Claim(),
+        evidence=(Equality("rule token", 3, failures),),
+        controls=(Control("wrong", (Equality("three tokens", 1, 1),)),),
+    )
+
+
+@pytest.fixture
+def exact_is(monkeypatch):
+    """Let the proofs come out as wished, without running them: tests/audit does."""
+
+    def become(made):
+        monkeypatch.setattr("outrider.audit.exact.audit_exact", lambda **_: made)
+
+    return become
+
+
+def test_a_certificate_is_written_with_its_page_and_holds(tmp_path, exact_is, capsys):
+    exact_is(certificate())
+    path = tmp_path / "one.json"
+    assert main(["audit", "exact", "--out", str(path)]) == 0
+    assert capsys.readouterr().out == "pass: every case is exactly what the target would have said\n"
+    assert check(json.loads(path.read_text())) == []
+    assert path.with_suffix(".html").read_text().startswith("<!doctype html>")
+    assert main(["audit", "check", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("the arithmetic holds; the verdict is pass")
+    assert main(["audit", "check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"holds": True, "verdict": "pass", "problems": []}
+
+
+def test_a_verdict_that_is_no_pass_is_status_1(exact_is, capsys):
+    exact_is(certificate(failures=1))
+    assert main(["audit", "exact", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "fail"
+    assert main(["audit", "exact"]) == 1
+    assert "name a file with --out" in capsys.readouterr().out
+
+
+def test_a_tampered_certificate_is_status_1_and_no_certificate_is_2(tmp_path, capsys):
+    document = certificate(failures=1).to_json() | {"verdict": "pass"}
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(document | {"digest": digest(document)}))
+    assert main(["audit", "check", str(path)]) == 1
+    assert "verdict is 'pass' and should be 'fail'" in capsys.readouterr().out
+    path.write_text("{}")
+    assert main(["audit", "check", str(path)]) == 2
+    assert main(["audit", "check", ""]) == 2
+    assert main(["audit", "check", str(tmp_path / "none")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--draft", "ngram"], "--target"),
+        (["--target", "smollm2-135m"], "--draft"),
+        (["--target", "t", "--draft", "none"], "draft is none"),
+        (["--target", "t", "--draft", "ngram", "--temperature", "0"], "--temperature is 0"),
+        (["--target", "t", "--draft", "ngram", "--num-speculative-tokens", "4,x"], "'x' is not a whole number"),
+        (["--target", "t", "--draft", "ngram", "--draws", "2"], "draws is 2"),
+        (["--target", "t", "--draft", "ngram", "--rule", "tokn"], "did you mean 'token'"),
+        (["--target", "t", "--draft", "ngram", "--state", ""], "the name of a file is empty"),
+    ],
+)
+def test_bad_usage_is_one_line_and_status_2(flags, message, capsys):
+    assert main(["audit", "pair", *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_command_names_files_and_not_where_they_lie(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/outrider", "audit", "pair", "--target", "/home/somebody/a model.gguf"])
+    assert command() == "outrider audit pair --target 'a model.gguf'"
