@@ -92,7 +92,7 @@ def test_no_mutation_of_a_good_body_makes_it_fail():
         nonlocal answered
         async with asking(toy_llm(template=TOOLS_TEMPLATE)) as client:
             for path, good in GOOD.items():
-                for _ in range(120 if path.startswith("/v1") else 30):
+                for _ in range(70 if path.startswith("/v1") else 20):
                     body = {
                         name: value for name, value in good.items() if rng.random() < 0.7 or name in ("model", "prompt")
                     }
@@ -101,7 +101,7 @@ def test_no_mutation_of_a_good_body_makes_it_fail():
                     if isinstance(body, dict) and rng.random() < 0.3:
                         body = {**body, "stream": True}
                     answered += await good_or_refused(client, path, body)
-            assert answered > 40
+            assert answered > 25
             assert client.service.engine.num_open == 0
 
     asyncio.run(inside())
