@@ -55,8 +55,8 @@ class EngineFlags:
         typer.Option(
             metavar="REF|ngram|auto|none",
             help="What proposes tokens: a smaller model, best of the same family, 'ngram' (looks them up in the prompt "
-            "and the answer so far; joins a single model), 'auto' (ngram and the likeliest smaller model at hand), 'none', or several of "
-            "them with commas between.",
+            "and the answer so far; joins a single model), 'auto' (ngram and the likeliest smaller model at hand), "
+            "'none', or several of them with commas between.",
         ),
     ] = "none"
     draft_options: Annotated[

@@ -43,12 +43,14 @@ class Member:
             every round, and must choose its tokens without drawing.
         max_tokens: The most tokens to ask it for.
         chance: How often its first choice is the target's, by a first impression; None if there is none.
+        problem: What was wrong with it then. It is not asked, and drafts say why.
     """
 
     drafter: Drafter
     costs: PassCosts | None = None
     max_tokens: int = 64
     chance: float | None = None
+    problem: str | None = None
 
 
 class CascadeDrafter:
@@ -207,7 +209,8 @@ class CascadeDrafter:
         turn.chosen, best = turn.offered_by, turn.gain
         for number in self._models:
             costs = self.members[number].costs
-            if number in turn.memory.dropped or costs is None:
+            turn.problem = turn.problem or self.members[number].problem
+            if number in turn.memory.dropped or costs is None or self.members[number].problem is not None:
                 continue
             sharing = sum(number not in other.memory.dropped for other in turns)
             token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing

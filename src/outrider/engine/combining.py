@@ -93,9 +93,9 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     members = []
     for part in parts:
         if not isinstance(part.drafter, NgramDrafter):
-            chance = None if known is not None else impression(part, target)
+            chance, problem = (None, None) if known is not None else impression(part, target)
             length = max_model_tokens or MODEL_TOKENS
-            members.append(Member(part.drafter, costs.drafts[part.drafter.name], length, chance))
+            members.append(Member(part.drafter, costs.drafts[part.drafter.name], length, chance, problem))
             continue
         if part.is_ours:
             part.drafter.costs, part.drafter.store = costs.target, store
@@ -103,13 +103,14 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)
 
 
-def impression(part: Part, target: Model) -> float | None:
+def impression(part: Part, target: Model) -> tuple[float | None, str | None]:
     """Return how often a draft model's first choice is the target's, on a short text that no answer resembles.
 
-    Enough to tell a draft that is good for nothing, before any answer pays for finding out. None if there is no model.
+    Enough to tell a draft that is good for nothing, before any answer pays for finding out. None if there is no model;
+    and what went wrong, if it broke off.
     """
     if not isinstance(part.backend, NativeBackend) or not isinstance(target.backend, NativeBackend):
-        return None
+        return None, None
     token_ids = target.tokenizer.encode(_SAMPLE)[: target.backend.max_length]
     sequence_id = target.backend.open_sequence()
     try:
@@ -120,12 +121,13 @@ def impression(part: Part, target: Model) -> float | None:
     shaper = LawShaper(compile_params(SamplingParams(), Vocabulary(target.tokenizer, target.vocab_size)), token_ids)
     coins = CoinSource(0).at(0, Purpose.DRAFT)  # a greedy draft tosses none
     places = range(len(token_ids) // 3, len(token_ids))
-    num_right = 0
+    num_right, problem = 0, None
     for place in places:
         (draft,) = part.drafter.propose([DraftRequest(_SAMPLE, token_ids[: place + 1], 1, shaper, coins)])
         num_right += draft.token_ids[:1] == (choices[place],)
+        problem = problem or draft.problem
     part.drafter.release(_SAMPLE)
-    return num_right / len(places)
+    return num_right / len(places), problem
 
 
 def native_backends(target: Model, parts: Sequence[Part]) -> list[NativeBackend]:
