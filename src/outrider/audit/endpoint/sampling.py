@@ -85,9 +85,10 @@ def check_claimed(
         is_needed: Whether there is nothing else to compare sampled answers with.
     """
     every = [one for answers in drawn.values() for answer in answers for one in answer.places or ()]
-    places = [one for one in every if one.top]
-    if not places or len(places) < len(every):  # whether a token was accepted may decide, and depends on it
-        needed = f"the server reports likeliest tokens at {len(places)} of {len(every)} places of sampled answers"
+    places = [one for one in every if one.top and not _is_ambiguous(one.top)]
+    if not places or not all(one.top for one in every):  # whether a token was accepted may decide, and depends on it
+        told = sum(bool(one.top) for one in every)
+        needed = f"the server reports likeliest tokens at {told} of {len(every)} places of sampled answers"
         return [nothing(CLAIMED, needed, is_needed=is_needed), nothing(PLACES, needed), nothing(POSSIBLE, needed)]
     groups = [cells for answers in drawn.values() for cells in _cells(answers)]
     claimed = Check(
@@ -120,13 +121,21 @@ def _cells(answers: Sequence[Answer]) -> Iterator[Cells]:
         for index, one in enumerate(places):
             laws.setdefault(tokens[:index], one.top)
     for start, seen in by_beginning(draws).items():
-        if seen.total() < LEAST_GROUP:
+        if seen.total() < LEAST_GROUP or _is_ambiguous(laws[start]):
             continue
         probs = {token: math.exp(logprob) for token, logprob in laws[start].items()}
         probs |= {_REST: max(_LEAST_REST, 1 - sum(probs.values()))}
         total = sum(probs.values())
         counts = [seen[token] for token in laws[start]]
         yield pooled([*counts, seen.total() - sum(counts)], [prob / total for prob in probs.values()])
+
+
+def _is_ambiguous(top: Mapping[str, float]) -> bool:
+    """Whether a reported token is a part of a character, which other parts are spelled like: U+FFFD without its bytes.
+
+    It depends on the law alone, not on what was drawn: so what is left out for it says nothing of how tokens are drawn.
+    """
+    return any("\ufffd" in token and not token.endswith("]") for token in top)
 
 
 def _place(one: Place, uniform: float) -> int:
