@@ -18,6 +18,7 @@ from outrider.sampling.distribution import token_law
 from outrider.types import Probs
 
 Path = tuple[int, ...]
+_WIDTH = 2
 _ARRAYS = 32  # float64 laws over a vocabulary that are kept: 40 MB
 
 
@@ -78,7 +79,8 @@ class _Node:
 class CellTree:
     """A partition of the sequences of ``depth`` tokens after a prefix: some by their beginnings, the others together.
 
-    The likeliest cell is divided by its next token, over and over.
+    The likeliest cell is divided by its next token, over and over: into all that are likely enough if there is only one
+    token, else into the likeliest few and the rest, so that later tokens get their share of the cells.
 
     Args:
         laws: At the prefix.
@@ -94,7 +96,8 @@ class CellTree:
         while open_cells and len(self.probs) < num_cells:
             cell = max(open_cells, key=lambda number: (self.probs[number], -number))
             path, prob = open_cells.pop(cell), self.probs[cell]
-            likeliest = laws.law(path).top(num_cells - len(self.probs))
+            width = num_cells if depth == 1 else _WIDTH
+            likeliest = laws.law(path).top(min(width, num_cells - len(self.probs)))
             kept = [(token_id, prob * share) for token_id, share in likeliest if prob * share >= least_prob]
             if not kept:
                 continue

@@ -13,14 +13,13 @@ from typing import Any
 
 from outrider.audit.certificate import Certificate, Claim
 from outrider.audit.draws import WatchedDrafter
-from outrider.audit.greedy import COSTS, Equalities
+from outrider.audit.greedy import COSTS, FREE, Equalities
 from outrider.audit.memory import Memory, RememberedBackend
 from outrider.audit.provenance import model_files, versions
 from outrider.audit.sampled import Budget, Pair, SamplingAudit, sampling_evidence
 from outrider.audit.state import Progress, fingerprint, load, save
 from outrider.audit.tally import joint_name
 from outrider.drafters.compression import DraftOptions
-from outrider.drafters.gain import PassCosts
 from outrider.engine.combining import combine
 from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, Model, ModelRef, Part, Resolver, attach, load_pair, open_pair
@@ -268,7 +267,8 @@ def _remembering(wish: Wish, target: Model, part: Part, reference: ModelRef | No
     backend = RememberedBackend(Memory(part.backend))
     model = Model(part.drafter.name, backend, draft.tokenizer, None, draft.context_length)
     relation = compare_vocabularies(target.tokenizer, draft.tokenizer).relation
-    return Part(attach(model, target, relation, wish.draft_tree), backend, is_ours=True)
+    # Not ours: a single one is then asked in every round, whatever it is worth.
+    return Part(attach(model, target, relation, wish.draft_tree), backend, is_ours=False)
 
 
 def _encode(model: Model, text: str, *, chat: bool) -> tuple[int, ...]:
@@ -279,7 +279,7 @@ def _encode(model: Model, text: str, *, chat: bool) -> tuple[int, ...]:
 
 def _costs(parts: Sequence[Part]) -> Costs:
     """Return what passes are assumed to cost: an audit's drafts must not depend on how busy the machine is."""
-    return replace(COSTS, drafts={part.drafter.name: PassCosts().in_units_of(4) for part in parts})
+    return replace(COSTS, drafts={part.drafter.name: FREE.in_units_of(100) for part in parts})
 
 
 def _no_clock() -> float:
