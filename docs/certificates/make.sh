@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of this directory: docs/certificates/make.sh [smollm2] [qwen] [cross]; all of them by default.
+# Makes the certificates of this directory: docs/certificates/make.sh [exact] [smollm2] [qwen] [cross]; all of them by default.
 # OUTRIDER is how Outrider is called; broken off, the next call goes on where this one stopped.
 set -eu
 cd "$(dirname "$0")"
@@ -31,9 +31,11 @@ qwen() {
     audit qwen-cascade --target qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b,ngram --rule block
 }
 
-cross() { # another vocabulary: as a string, and token by token, which a limit on the target's choice asks for
+cross() { # a draft of another vocabulary, whose text is cut into the target's tokens
     set -- --target qwen2.5-coder-1.5b --draft smollm2-135m,none
     audit cross-strings "$@" --rule token
 }
 
-for part in ${*:-smollm2 qwen cross}; do "$part"; done
+exact() { [ -e exact.json ] || $OUTRIDER audit exact --out exact.json; }
+
+for part in ${*:-exact smollm2 qwen cross}; do "$part"; done

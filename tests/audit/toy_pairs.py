@@ -63,7 +63,7 @@ WISH = Wish(
     batches=(1, 2),
     num_texts=2,
     text_tokens=6,
-    budget=Budget(draws=2000, num_tokens=3, num_prefixes=2),
+    budget=Budget(draws=3200, num_tokens=3, num_prefixes=2),
     claim=Claim(total_variation=0.2),
 )
 
