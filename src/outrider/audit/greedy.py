@@ -15,8 +15,8 @@ from outrider.engine.llm import LLM
 from outrider.engine.loading import Model
 from outrider.sampling import SamplingParams
 
-# What passes cost decides which drafts are worth their while. Here rows are for nothing, so that whatever can be drafted
-# is, and an audit does not depend on how busy the machine is.
+# What passes cost decides which drafts are worth their while. Here rows are for nothing, so that whatever can be
+# drafted is, and an audit does not depend on how busy the machine is.
 FREE = PassCosts(((1, 1.0), (1 << 16, 1.0)))
 COSTS = Costs(FREE)
 _EXAMPLES = 5
