@@ -1,6 +1,7 @@
 """What drafters become when several are named, and at which costs."""
 
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from engine_fakes import PlannedDrafter
@@ -11,7 +12,7 @@ from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
-from outrider.engine import combining
+from outrider.engine import combining, loading
 from outrider.engine.combining import combine, default_length, measured_costs, open_store
 from outrider.engine.costs import Costs
 from outrider.engine.loading import Part, load_pair
@@ -127,3 +128,18 @@ def test_the_clock_of_an_engine_is_not_used_for_toys():
     ticks = count()
     LLM(toy_model(), toy_model(seed=1), clock=lambda: float(next(ticks)))
     assert next(ticks) == 2
+
+
+def test_auto_is_lookups_and_the_likeliest_model_that_is_clearly_smaller(monkeypatch, tmp_path):
+    def at_hand(sizes):
+        found = [SimpleNamespace(reference=name, files=SimpleNamespace(file_bytes=size)) for name, size in sizes]
+        monkeypatch.setattr(
+            loading, "candidates_for", lambda files, environment, folder: (asked.append(folder), found)[::-1]
+        )
+        return loading._at_hand(loading.Opened("t", SimpleNamespace(file_bytes=100), tmp_path / "t.gguf"))
+
+    asked = []
+    assert at_hand([("sibling", 90), ("small", 60), ("smaller", 10)]) == ["small", "ngram"]
+    assert at_hand([("sibling", 90)]) == ["ngram"]
+    assert asked == [tmp_path] * 2
+    assert loading._at_hand(toy_model()) == ["ngram"]
