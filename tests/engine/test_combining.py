@@ -88,11 +88,11 @@ def native_target():
 def test_costs_are_measured_in_passes_of_the_target_and_assumed_of_toys(monkeypatch):
     target, small = native_target(), Native(HashLM(300, seed=2))
     part = Part(PlannedDrafter(lambda context: ()), small)
-    curves = {target.backend: PassCosts(((1, 2.0), (8, 4.0))), small: PassCosts(((1, 0.5), (8, 1.0)), 0.01)}
+    curves = {target.backend: PassCosts(((1, 2.0), (8, 4.0))), small: PassCosts(((1, 0.5), (8, 1.0)))}
     timed(lambda backend, rows: curves[backend], monkeypatch)
     costs = measured_costs([part], target.backend, lambda: 0.0, None)
     assert costs.target.points == ((1, 1.0), (8, 2.0))
-    assert costs.drafts == {"planned": PassCosts(((1, 0.25), (8, 0.5)), 0.005)}
+    assert costs.drafts == {"planned": PassCosts(((1, 0.25), (8, 0.5)))}
     toys = measured_costs(parts_of([toy_model(seed=1)]), ToyBackend(HashLM(3, seed=1)), lambda: 0.0, None)
     assert toys.target == PassCosts()
     assert [one.at(1) for one in toys.drafts.values()] == [pytest.approx(0.3)]
@@ -100,12 +100,28 @@ def test_costs_are_measured_in_passes_of_the_target_and_assumed_of_toys(monkeypa
     assert drafter.members[0].costs.at(1) == 0.25
 
 
+def test_models_take_turns_at_being_timed_and_what_slows_one_down_for_a_while_does_not_count(monkeypatch):
+    target, small = native_target(), Native(HashLM(300, seed=2))
+    timed_last = []
+
+    def seconds(backend, rows):
+        timed_last.append(backend)
+        slow = 5 if timed_last == [target.backend, small] else 1  # while the draft is first timed
+        return PassCosts(((1, 2.0 * slow), (8, 4.0 * slow)))
+
+    timed(seconds, monkeypatch)
+    part = Part(PlannedDrafter(lambda context: ()), small)
+    costs = measured_costs([part], target.backend, lambda: 0.0, None)
+    assert timed_last == [target.backend, small] * 2
+    assert costs.drafts["planned"] == costs.target
+
+
 def test_only_rows_that_there_is_room_for_are_measured(monkeypatch):
     asked = []
-    timed(lambda backend, rows: asked.append(rows), monkeypatch)
+    timed(lambda backend, rows: asked.append(rows) or PassCosts(), monkeypatch)
     measured_costs([], Native(HashLM(3, seed=1), 20), lambda: 0.0, None)
     measured_costs([], Native(HashLM(3, seed=1), 1), lambda: 0.0, None)
-    assert asked == [[1, 2, 4, 8, 16]]
+    assert asked == [[1, 2, 4, 8, 16]] * 2
 
 
 def test_costs_that_are_known_are_not_measured_again(monkeypatch):

@@ -15,7 +15,7 @@ from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.store import TextStore
-from outrider.engine.costs import DRAFT_ROWS, TARGET_ROWS, Costs, measure
+from outrider.engine.costs import DRAFT_ROWS, TARGET_ROWS, Costs, least, measure
 from outrider.engine.loading import Model, Part
 from outrider.errors import UsageError
 from outrider.models.fields import shown
@@ -25,6 +25,9 @@ from outrider.verification import CoinSource, Purpose
 # Draft tokens of a round, at most, of a model, which stops where one more is not worth its cost, and of what is looked
 # up for nothing; and of a drafter from elsewhere that is asked by itself, whose costs nobody knows.
 MODEL_TOKENS, LOOKUP_TOKENS, UNKNOWN_TOKENS = 12, 64, 6
+# So often the models take turns at being timed: whatever slows the machine down for a second must not make one of them
+# look dear beside the others for as long as they stay loaded.
+_VISITS = 2
 # What is assumed of a token of a draft model where it cannot be measured: of a toy, or a drafter from elsewhere.
 _TOKEN_COST = 0.3
 _SAMPLE = """The old lighthouse stands at the end of the road, and from its top you can see the whole of the bay.
@@ -46,24 +49,31 @@ def measured_costs(parts: Sequence[Part], target: Backend, clock: Callable[[], f
         clock: Seconds from any fixed moment.
         known: From before, in any one unit: those are not measured again.
     """
-    ours = known.target if known is not None else _measured(target, clock, TARGET_ROWS) or PassCosts()
+    natives = {part.drafter.name: part.backend for part in parts if isinstance(target, NativeBackend)}
+    target_visits, visits = list[PassCosts](), {name: list[PassCosts]() for name in natives}
+    for _ in range(_VISITS):
+        if known is None:
+            target_visits += _measured(target, clock, TARGET_ROWS)
+        for name, backend in natives.items():
+            if known is None or name not in known.drafts:
+                visits[name] += _measured(backend, clock, DRAFT_ROWS)
+    ours = known.target if known is not None else least(target_visits) or PassCosts()
     unit = ours.at(1)
     drafts = {}
     for part in parts:
-        name, theirs = part.drafter.name, None
-        if known is not None:
-            theirs = known.drafts.get(name)
-        if theirs is None and part.backend is not None and isinstance(target, NativeBackend):
-            theirs = _measured(part.backend, clock, DRAFT_ROWS)
+        name = part.drafter.name
+        theirs = None if known is None else known.drafts.get(name)
+        theirs = theirs or least(visits.get(name, []))
         drafts[name] = PassCosts().in_units_of(1 / _TOKEN_COST) if theirs is None else theirs.in_units_of(unit)
     return Costs(ours.in_units_of(unit), drafts)
 
 
-def _measured(backend: Backend, clock: Callable[[], float], rows: Sequence[int]) -> PassCosts | None:
+def _measured(backend: Backend | None, clock: Callable[[], float], rows: Sequence[int]) -> list[PassCosts]:
+    """Return what one visit to a model finds, or nothing where its passes cannot be timed."""
     if not isinstance(backend, NativeBackend):
-        return None
+        return []
     fitting = [count for count in rows if count <= backend.max_length]
-    return measure(backend, clock, rows=fitting) if len(fitting) > 1 else None
+    return [measure(backend, clock, rows=fitting)] if len(fitting) > 1 else []
 
 
 def combine(  # noqa: PLR0913 - what a drafter is made of

@@ -16,7 +16,6 @@ TARGET_ROWS = (1, 2, 4, 8, 16, 32)
 DRAFT_ROWS = (1, 2, 8, PIECE)
 # Costs may not fall with more rows, nor a row be for nothing: a busy machine can make it look so, and drafts endless.
 _LEAST_ROW_COST = 0.01
-_ATTENTION_ROWS = (1, 8)  # from which what a cached token costs is told apart, for a sequence and for each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +31,29 @@ class Costs:
     drafts: Mapping[str, PassCosts] = field(default_factory=dict)
 
 
-def measure(
-    backend: Backend,
-    clock: Callable[[], float],
-    *,
-    rows: Sequence[int] = TARGET_ROWS,
-    context: int = 0,
-    repeats: int = 3,
-) -> PassCosts:
-    """Return what a model's passes cost, in seconds: the shortest of a few.
+def measure(backend: Backend, clock: Callable[[], float], *, rows: Sequence[int] = TARGET_ROWS) -> PassCosts:
+    """Return what a model's passes cost at empty caches, in seconds: the shortest of two each.
 
     Args:
-        backend: Has room for the most rows behind the context.
+        backend: Has room for the most rows.
         clock: Seconds from any fixed moment.
         rows: Ascending from 1, at least two. More than 64 of them are timed as the reading of a prompt, without logits.
-        context: So many tokens in the cache tell what attention costs; 0 leaves that out. They have to be read first.
-        repeats: Of each pass.
     """
     shapes = [PassShape(count, reads=count > 64) for count in rows]
-    deep = [PassShape(count, context) for count in _ATTENTION_ROWS] if context else []
-    flat = [PassShape(count) for count in _ATTENTION_ROWS] if context else []
-    times = [min(taken) for taken in pass_seconds(backend, [*shapes, *flat, *deep], clock, repeats=repeats)]
+    times = [min(taken) for taken in pass_seconds(backend, shapes, clock, repeats=2)]
     one = times[0] if times[0] > 0 else 1.0
     points: list[tuple[int, float]] = []
-    for count, seconds in zip(rows, times, strict=False):
+    for count, seconds in zip(rows, times, strict=True):
         before = points[-1][1] if points else 0.0
         points.append((count, max(seconds, before, one * (1 + _LEAST_ROW_COST * (count - 1)))))
-    if not context:
-        return PassCosts(tuple(points))
-    few, many = (
-        max(0.0, (times[len(rows) + len(flat) + place] - times[len(rows) + place]) / context) for place in range(2)
-    )
-    low, high = _ATTENTION_ROWS
-    per_row = min(max(0.0, (many - few) / (high - low)), few)
-    return PassCosts(tuple(points), few - low * per_row, per_row)
+    return PassCosts(tuple(points))
+
+
+def least(visits: Sequence[PassCosts]) -> PassCosts | None:
+    """Return the lowest of what several visits to a model measured; None of none.
+
+    What disturbs a pass only ever makes it longer.
+    """
+    if not visits:
+        return None
+    return PassCosts(tuple(min(points) for points in zip(*(one.points for one in visits), strict=True)))
