@@ -17,7 +17,7 @@ MODEL, OTHER, LOOKUP = (
     ("params", "rule", "rules", "has_tree"),
     [
         ({}, "auto", {"auto"}, True),
-        ({"temperature": 1.0, "seed": 3}, "auto", {"auto", "token", "coupled"}, True),
+        ({"temperature": 1.0, "seed": 3}, "auto", {"auto", "token", "block"}, True),
         ({"temperature": 1.0}, "auto", {"auto", "token", "coupled"}, False),
         ({"temperature": 1.0}, "coupled", {"coupled"}, True),
     ],

@@ -76,7 +76,7 @@ def choices(contestants: Sequence[Contestant], params: SamplingParams, rule: Rul
         if not one.is_other_vocabulary and (params.is_greedy or is_shared):
             found.append(Choice((one.reference,), _TREE_DEPTH, _TREE_TOKENS, rule))
         if not one.is_other_vocabulary and rule == "auto" and not params.is_greedy:
-            others: tuple[Rule, ...] = ("token", "coupled")
+            others: tuple[Rule, ...] = ("token", "block" if is_shared else "coupled")  # auto is the third
             found += [Choice((one.reference,), lengths[-2], rule=other) for other in others]
         found.append(Choice((one.reference, "ngram"), None, rule=rule))
     return found
