@@ -3,8 +3,9 @@
 A round of speculative decoding depends on the target through its text alone, once that is known: a draft token is
 accepted if it is what the text has there. Greedily, with shared noise and for tokens that were chosen without drawing
 that is the rule itself. Tokens that were drawn are drawn in hindsight: as the draft would have drawn them, given that
-the target went on to say this (:class:`Hindsight`). So the rounds replayed have the law of the rounds that were, for
-any drafter, and cost its passes only.
+the target went on to say this (:class:`Hindsight`). So what stands of the drafts replayed, and what is emitted, has the
+law of the rounds that were, for any drafter, at the cost of its passes only. Under the block rule what a draft holds
+behind the place where it is turned back has that law but nearly, since such tokens have a say in where that is.
 """
 
 from __future__ import annotations
