@@ -56,8 +56,9 @@ class Record:
 class Credit:
     """What a drafter may still lose of a request, so that its regret is bounded whatever happens.
 
-    A draft is allowed only if its whole cost can be lost. So with every answer of ``T`` units of plain decoding a
-    drafter costs at most ``TRIAL + SHARE * T`` more than it gains.
+    A draft is allowed only if its whole cost can be lost. So with every answer of ``T`` units of plain decoding that
+    has its passes for itself a drafter whose tokens take a pass each costs at most ``TRIAL + SHARE * T`` more than it
+    gains.
     """
 
     balance: float = TRIAL

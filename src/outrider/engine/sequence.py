@@ -18,7 +18,7 @@ Rule = Literal["auto", "token", "block", "coupled"]
 
 @dataclass(frozen=True, slots=True)
 class SpeculationParams:
-    """What one request wants of speculation. None leaves it to the engine; its text does not depend on it.
+    """What one request wants of speculation. None leaves it to the engine; the law of its text does not depend on it.
 
     Attributes:
         num_speculative_tokens: The most draft tokens of a round, no more than the engine's own limit; 0 for none.
