@@ -161,3 +161,17 @@ def test_holm_steps_down():
     assert holm([], 0.05) == []
     adjusted = stats.false_discovery_control([0.2], method="bh")  # the same for one
     assert holm([0.2], 0.21) == [bool(adjusted[0] <= 0.21)]
+
+
+def test_size_of_the_two_sample_test_over_many_groups_with_a_few_rare_cells():
+    """300 groups, in each of which all but one cell are rare: counted as a cell, these would alarm nine times too often."""
+    rng = np.random.default_rng(7)
+    law = [0.97, 0.01, 0.01, 0.01]
+    p_values = []
+    for _ in range(300):
+        one, other = rng.multinomial(60, law, size=(2, 300)).tolist()
+        p_values.append(two_sample_g_test(list(zip(one, other, strict=True))).p_value)
+    assert stats.binom.sf((np.array(p_values) <= 0.01).sum() - 1, len(p_values), 0.01) > 1e-3
+    table = [([60, 40, 3, 1], [50, 50, 0, 2])]
+    assert two_sample_g_test(table).df == 1
+    assert two_sample_g_test(table).statistic == two_sample_g_test([([60, 44], [50, 52])]).statistic

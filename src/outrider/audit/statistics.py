@@ -238,7 +238,12 @@ def _merge_small(table: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     totals = table.sum(axis=0)
     is_large = totals * share >= LEAST_EXPECTED
     rest = table[:, ~is_large].sum(axis=1, keepdims=True)
-    return np.hstack([table[:, is_large], rest]) if rest.sum() else table[:, is_large]
+    if is_large.any() and rest.sum() * share < LEAST_EXPECTED:  # too small to stand alone, as in pooled
+        smallest = np.flatnonzero(is_large)[totals[is_large].argmin()]
+        table = table.copy()
+        table[:, smallest] += rest[:, 0]
+        return table[:, is_large]
+    return np.hstack([table[:, is_large], rest])
 
 
 def _distance(table: NDArray[np.int64]) -> float:
