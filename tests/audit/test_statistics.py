@@ -164,7 +164,7 @@ def test_holm_steps_down():
 
 
 def test_size_of_the_two_sample_test_over_many_groups_with_a_few_rare_cells():
-    """300 groups, in each of which all but one cell are rare: counted as a cell, these would alarm nine times too often."""
+    """300 groups, in each of which all cells but one are rare: as a cell, these would alarm nine times too often."""
     rng = np.random.default_rng(7)
     law = [0.97, 0.01, 0.01, 0.01]
     p_values = []

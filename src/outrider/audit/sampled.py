@@ -31,6 +31,7 @@ from outrider.types import Probs, Weights
 _BLOCK = 1000  # draws between two looks of the sequential test
 _DIRECT = 32  # draws at each place that run the model
 _SAFE_NUM_TESTS = 40  # more than there are, for the level at which a run stops early
+_PROBE = 1 << 32  # the number of a draw that is not counted; answers that places are chosen from have lower ones
 CONTROL = "draws what replaces a refused token from the whole law of the target"
 Report = Callable[[str], None]
 
@@ -144,12 +145,13 @@ class SamplingAudit:
             laws = self._laws(prefix)
             order = DirectedOrder(laws.probs(()), self._probe(prefix))
             before = self._checked.num_rows, self._checked.num_different
-            draws = self._draws(prefix, per_prefix)
+            numbers = _numbers(number, per_prefix)
+            draws = self._draws(prefix, numbers)
             progress.tallies.append(self._count(draws, laws, order, number, per_prefix, progress.tallies))
             progress.num_rows += self._checked.num_rows - before[0]
             progress.num_different += self._checked.num_different - before[1]
             if not self._is_convinced(progress.controls):
-                wrong = self._wrong.draw(prefix, range(per_prefix))
+                wrong = self._wrong.draw(prefix, numbers)
                 rng_number = number + len(prefixes)
                 progress.controls.append(self._count(wrong, laws, order, rng_number, per_prefix, progress.controls))
             keep()
@@ -163,9 +165,9 @@ class SamplingAudit:
         """Free what the target's backend holds for it."""
         self._memory.close()
 
-    def _draws(self, prefix: Prefix, num: int) -> Iterator[Draw]:
-        yield from self._direct.draw(prefix, range(min(num, _DIRECT)))
-        yield from self._right.draw(prefix, range(_DIRECT, num))
+    def _draws(self, prefix: Prefix, numbers: range) -> Iterator[Draw]:
+        yield from self._direct.draw(prefix, numbers[:_DIRECT])
+        yield from self._right.draw(prefix, numbers[_DIRECT:])
 
     def _count(  # noqa: PLR0913 - what a tally is made of
         self,
@@ -195,12 +197,22 @@ class SamplingAudit:
 
     def _probe(self, prefix: Prefix) -> Probs | int | None:
         """Return what is drafted at a place, in a draw that is not counted."""
-        (draw,) = self._right.draw(prefix, [self._budget.draws])
+        (draw,) = self._right.draw(prefix, [_PROBE])
         return _drafted(draw)
 
     def _is_convinced(self, tallies: Sequence[Tally]) -> bool:
         level = self._claim.level / _SAFE_NUM_TESTS
         return bool(tallies) and any(course.finding().p_value <= level for course in courses_of(tallies))
+
+
+def _numbers(place: int, num: int) -> range:
+    """Return the numbers of a place's draws, which no other draw has.
+
+    Draws of one number share their coins wherever they are made at the same length, and tests that add up places would
+    take an accident for a fault.
+    """
+    start = _PROBE + 1 + place * num
+    return range(start, start + num)
 
 
 def _drafted(draw: Draw) -> Probs | int | None:
