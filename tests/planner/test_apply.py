@@ -57,6 +57,12 @@ def test_another_machine_is_refused(plan, tmp_path):
         used(plan, tmp_path, threads=2)
 
 
+def test_as_many_threads_compute_as_were_measured(plan, tmp_path):
+    assert used(plan, tmp_path, threads=None).threads == plan.machine.threads
+    three = replace(plan, machine=replace(plan.machine, threads=3))
+    assert used(three, tmp_path, threads=None).threads == 3
+
+
 def test_other_models_are_refused(plan, paths, tmp_path):
     with pytest.raises(UsageError, match=r"is for another model: .*other\.gguf has the fingerprint"):
         used(plan, tmp_path, target=paths["other"])

@@ -168,7 +168,7 @@ class EngineFlags:
                 draft_tree=planned.draft_tree,
                 store=self.store,
                 rule=planned.rule,
-                threads=self.threads,
+                threads=planned.threads,
                 ctx_size=self.ctx_size,
                 costs=planned.costs,
                 resolver=resolver,

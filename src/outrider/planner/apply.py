@@ -27,6 +27,7 @@ class Planned:
     num_speculative_tokens: int | None
     draft_tree: int
     rule: Rule
+    threads: int
     costs: Costs
 
 
@@ -59,13 +60,14 @@ def apply_plan(
         resolver: From the name of a model to its place on disk.
         environment: Of the process.
         target: The model that is to answer; by default the plan's, which it has to be in any case.
-        threads: That are to compute; see ``LLM``.
+        threads: That are to compute; by default the plan's, which it has to be in any case.
 
     Raises:
         UsageError: The plan cannot be read, or is for other models or another machine: the message says what differs.
         ModelFileError: A model is missing or damaged.
     """
     plan = read_plan(path)
+    threads = plan.machine.threads if threads is None else threads
     differences = plan.machine.differences(this_machine(environment, threads))
     if differences:
         raise UsageError(
@@ -84,6 +86,7 @@ def apply_plan(
         num_speculative_tokens=best.num_speculative_tokens,
         draft_tree=best.draft_tree,
         rule=best.rule,
+        threads=threads,
         costs=costs_of(plan),
     )
 
