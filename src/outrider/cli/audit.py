@@ -75,11 +75,13 @@ class PairFlags:
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt. [default: a few that are built in]"),
     ] = None
-    draws: Annotated[int, typer.Option(metavar="N", parser=whole, help="How much is drawn in all.")] = 54_000
+    draws: Annotated[
+        int, typer.Option(metavar="N", parser=whole, help="How many times tokens are drawn, over all places.")
+    ] = 54_000
     seed: Annotated[int, typer.Option(metavar="N", parser=whole, help="Of every random decision.")] = 0
     no_chat: Annotated[bool, typer.Option("--no-chat", help="As for generate.")] = False
     state: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Keep what has been counted here, and go on from it if it is.")
+        str | None, typer.Option(metavar="FILE", help="Keep counts in this file, and go on from it if it exists.")
     ] = None
 
     def wish(self) -> Wish:
@@ -110,7 +112,9 @@ class PairFlags:
 @app.command("pair")
 @with_flags
 def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) -> int:
-    """Audit a target with its draft on this machine: texts compared, draws held against the target's exact law.
+    """Audit a target with its draft on this machine.
+
+    Texts are compared with plain decoding's, and draws held against the target's exact law. Takes some minutes.
 
     Exit status 1 unless the verdict is "pass".
     """
@@ -123,7 +127,7 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
     prompts, state = flags.prompts, flags.state
     texts = list(PROMPTS) if prompts is None else [(one.id, one.text) for one in read_prompts(prompts)]
     notes = Notes()
-    with speaking_of_flags(), loading(notes) as resolver:
+    with speaking_of_flags(), loading(notes, "auditing") as resolver:
         certificate = audit_pair(
             flags.wish(),
             texts,
@@ -138,7 +142,9 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
 
 @app.command("exact")
 def audit_exact(*, out: _Out = None, as_json: _AsJson = False) -> int:
-    """Prove every rule, with every kind of draft and parameter, on toy models: no chance is left.
+    """Prove every rule on toy models, with no chance left.
+
+    Each rule with every kind of draft, and whole answers with every kind of parameter.
 
     Exit status 1 unless the verdict is "pass".
     """
@@ -154,7 +160,10 @@ def check_certificate(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> int:
-    """Do a certificate's sums again, from the counts to the verdict; 1 if they do not come out."""
+    """Do a certificate's sums again, from counts to verdict.
+
+    Exit status 1 if they do not come out.
+    """
     from outrider.audit.certificate import check
     from outrider.audit.reading import read_document
 

@@ -145,7 +145,7 @@ def endpoint(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
 ) -> int:
-    """Find out whether a server with speculation says what its model would say without.
+    """Find out whether speculation changes what a server says.
 
     Exit status: 0 if it passes; 1 if it fails, or if nothing could be concluded; 2 if it cannot be asked at all.
     """

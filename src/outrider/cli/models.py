@@ -27,7 +27,7 @@ _Ref = Annotated[str, typer.Argument(metavar="REF", help="A catalog name, hf:own
 
 @app.command("list")
 def list_models(*, as_json: _AsJson = False) -> None:
-    """List the models that can be had by name, and where those lie that are here."""
+    """List the models that can be had by name, and where they lie."""
     from outrider.models.catalog import CATALOG
 
     entries = [_entry(model) for model in CATALOG.values()]
@@ -75,7 +75,10 @@ def check_pair(
     ] = None,
     as_json: _AsJson = False,
 ) -> int:
-    """Say how a draft model's vocabulary relates to its target's, and what is done about it; 1 if it cannot draft."""
+    """Say whether a draft model's vocabulary fits a target's.
+
+    And what the engine does about it. Exit status 1 if the draft cannot draft for this target.
+    """
     from outrider.cli.progress import loading
     from outrider.cli.prompts import read_prompts
     from outrider.cli.terminal import Notes
@@ -97,7 +100,10 @@ def check_pair(
 
 @app.command("show")
 def show_model(reference: _Ref, *, as_json: _AsJson = False) -> None:
-    """Say what is known of a model, without fetching anything; of a catalog model not here, what the catalog knows."""
+    """Say what is known of a model, without fetching anything.
+
+    Of a catalog model that is not here, what the catalog knows.
+    """
     from outrider.models.catalog import CATALOG
 
     entry = _entry(CATALOG[reference]) if reference in CATALOG else {}

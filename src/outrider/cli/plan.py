@@ -60,9 +60,10 @@ def plan(  # noqa: PLR0913 - each is a flag
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
     flags: Flags,
 ) -> int:
-    """Measure this machine, these models and your prompts, and say what to draft with: or not to.
+    """Say whether a draft pays here, which one, and how much of it.
 
-    Takes some minutes. At most 96 tokens of each answer are looked at, and as many prompts as there is time for.
+    Measures this machine, the models and your prompts. Takes some minutes. At most 96 tokens of each
+    answer are looked at, and as many prompts as there is time for.
     """
     from outrider.cli.plan_tables import show_plan
     from outrider.cli.terminal import Notes

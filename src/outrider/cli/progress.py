@@ -42,12 +42,12 @@ def resolve_with_progress(reference: str, console: Notes) -> Path:
 
 
 @contextmanager
-def loading(console: Notes) -> Iterator[Callable[[str], Path]]:
-    """Show that models are being loaded, on a terminal; yield what finds the models by name meanwhile."""
+def loading(console: Notes, doing: str = "loading") -> Iterator[Callable[[str], Path]]:
+    """Show what is being done with models, on a terminal; yield what finds them by name meanwhile."""
     if not console.is_terminal:
         yield lambda reference: resolve_with_progress(reference, console)
         return
-    with console.status("loading ...") as status:
+    with console.status(f"{doing} ...") as status:
 
         def resolver(reference: str) -> Path:
             status.stop()  # a terminal has room for one moving thing
