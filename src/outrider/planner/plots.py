@@ -70,7 +70,9 @@ def acceptance_plot(plan: Plan) -> str | None:
                 places, [figure.value for figure in figures], yerr=_errors(figures), marker="o", markersize=4,
                 color=colour, linewidth=1.5, elinewidth=0.8, capsize=2, label=_short(one.name),
             )  # fmt: skip
+        axes.locator_params(axis="x", integer=True)
         axes.set(xlabel="place in the draft", ylabel="chance that a tested token is accepted", ylim=(0, 1.03))
+        axes.set_xlim(0.5, max(axes.get_xlim()[1], 2.5))
         axes.legend(fontsize=8, labelcolor=_INK)
 
     return _svg("acceptance", draw)
