@@ -20,6 +20,7 @@ from rich.text import Text
 
 from outrider import LLM, GenerationOutput, Origin, OutriderError, SamplingParams
 from outrider.cli.progress import loading
+from outrider.cli.terminal import Notes
 from outrider.cli.text import harmless
 from outrider.engine.loading import load_model
 
@@ -80,7 +81,7 @@ def main() -> int:
     args = parser.parse_args()
 
     console = Console(highlight=False)
-    with loading(Console(stderr=True)) as resolver:
+    with loading(Notes()) as resolver:
         target = load_model(args.target, resolver=resolver)
         draft = load_model(args.draft, resolver=resolver)
         llms = [LLM(target), LLM(target, draft)]
