@@ -143,11 +143,12 @@ def _cells(way: dict[str, Any]) -> list[str]:
     if way["tokens_per_s"] is None:
         return ["0", "too short", "", "", *counts]
     rate, ratio, first = way["tokens_per_s"], way["ratio_to_plain"], way["first_token_s"]
+    quartiles = f" [{rate['q1']:.0f}, {rate['q3']:.0f}]" if rate["n"] > 1 else ""
     interval = ratio["interval_95"]
     spread = "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
     return [
         str(ratio["n"]),
-        f"{rate['median']:.1f} [{rate['q1']:.1f}, {rate['q3']:.1f}]",
+        f"{rate['median']:.1f}{quartiles}",
         f"{ratio['median']:.2f}{spread}",
         f"{first['median']:.2f} s",
         *counts,
