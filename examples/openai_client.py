@@ -1,5 +1,6 @@
 """The unmodified OpenAI client on `outrider serve`: an answer as it streams, or an edit of a file.
 
+    pip install openai
     outrider serve --target qwen2.5-coder-1.5b --draft ngram
     python examples/openai_client.py "Write a haiku about rivers."
     python examples/openai_client.py "Rename the function to merge_sorted." --file merge.py
