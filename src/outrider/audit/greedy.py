@@ -68,7 +68,9 @@ class Equalities:
         threads = getattr(target.backend, "threads", None)
         for length in lengths if drafter is not None else (0,):
             for batch in batches:
-                where = f"{length} draft tokens, {batch} side by side" + (f", {threads} threads" if threads else "")
+                where = f"{_count(length, 'draft token')}, {batch} side by side" + (
+                    f", {_count(threads, 'thread')}" if threads else ""
+                )
                 report(f"comparing texts: {where}")
                 llm = LLM(target, drafter, num_speculative_tokens=length, max_sequences=batch, costs=COSTS)
                 for name, each in self._params.items():
@@ -82,6 +84,10 @@ class Equalities:
             Equality(name, self._cases[name], len(wrong), tuple(wrong[:_EXAMPLES]))
             for name, wrong in self._wrong.items()
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _differences(plain: Texts, texts: Texts, where: str) -> Iterator[str]:

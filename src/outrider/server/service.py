@@ -101,9 +101,10 @@ class Service:
     def describe(self, address: str) -> str:
         """Return the line that says what is served, what memory it takes, and whether it speculates and why."""
         status = self.llm.speculation_status()
+        threads = self.llm.threads
         speculation = f"speculation is {'on' if status['active'] else 'off'}: {status['reason']}"
         return (
-            f"serving {self.llm.model.name} at {address} with {self.llm.threads} threads; "
+            f"serving {self.llm.model.name} at {address} with {threads} thread{'' if threads == 1 else 's'}; "
             f"{self.llm.weight_bytes / 1e9:.2f} GB of weights, up to {self.memory_bytes / 1e9:.2f} GB with "
             f"{self.num_tokens} tokens of cache; {speculation}; "
             f"{'API key required' if self.settings.api_keys else 'no API key'}"

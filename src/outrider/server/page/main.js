@@ -24,7 +24,7 @@ async function showServer() {
 }
 
 function describe({ target, memory_bytes: bytes, threads, speculation: { active, reason }, version }) {
-  return `${target}, speculation ${active ? "on" : "off"}: ${reason}. Up to ${(bytes / 1e9).toFixed(2)} GB, ${threads} threads, version ${version}.`;
+  return `${target}, speculation ${active ? "on" : "off"}: ${reason}. Up to ${(bytes / 1e9).toFixed(2)} GB, ${threads} thread${threads === 1 ? "" : "s"}, version ${version}.`;
 }
 
 installTip(get("tip")); // first, for Escape closes a tip before it stops an answer

@@ -36,7 +36,7 @@ export class Stats {
     this.#put("rate", rate == null ? null : `${Math.round(100 * rate)} %`);
     this.#put("length", (speculation?.mean_acceptance_length ?? soFar(counts))?.toFixed(2));
     this.#legend.show(counts);
-    this.note.textContent = speculation?.active === false ? speculation.reason : "";
+    this.note.textContent = speculation?.active === false ? `Speculation off: ${speculation.reason}.` : "";
   }
 
   #put(name, text) {
