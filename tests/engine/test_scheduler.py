@@ -211,6 +211,23 @@ def test_those_that_outgrow_the_caches_wait_and_go_on():
         assert result_of(seen[request.request_id]) == alone(request, max_length=60)
 
 
+def test_a_prompt_whose_cache_is_freed_while_it_is_looked_at_is_looked_at_again():
+    stepper = make_stepper(TARGET, max_length=400)
+    scheduler = Scheduler(stepper, max_sequences=2, clock=clock(), max_cached_tokens=400)
+    prompt = [place * place % 11 for place in range(394)]
+    scheduler.submit(make_request(0, [3, 1], max_tokens=30))
+    asked = make_request(1, prompt, max_tokens=2, prompt_logprobs=1)
+    sequence = scheduler.submit(asked)
+    while not (is_freed := scheduler.num_waiting):
+        scheduler.step()
+    assert is_freed
+    assert not sequence.is_new or sequence.prompt_logprobs == [None]
+    told = finish(scheduler)[1]
+    ((*_, (expected, _)),) = [list(run(make_stepper(TARGET, max_length=400), [asked], max_sequences=1, clock=clock()))]
+    assert told.prompt_logprobs == expected.prompt_logprobs
+    assert result_of(told) == result_of(expected)
+
+
 def test_a_bound_that_one_request_may_break_is_refused():
     with pytest.raises(UsageError, match="max_cached_tokens is 59; one request may take 60"):
         Scheduler(make_stepper(TARGET, max_length=60), max_sequences=1, clock=clock(), max_cached_tokens=59)

@@ -84,6 +84,8 @@ class Stepper:
         cache_id = self.target.open_sequence()
         self.close(sequence)
         sequence.cache_id = cache_id
+        if sequence.is_prompt_unread:  # what was looked at of it is read, and looked at, again
+            sequence.prompt_logprobs = [None]
 
     def num_unread(self, sequence: Sequence) -> int:
         """Return how many of its tokens the target's cache lacks: one between two rounds."""
@@ -226,5 +228,5 @@ class Stepper:
         try:
             for row in logits:
                 seen.append(token_logprobs(plain_law(row), sequence.token_ids[len(seen)], num_top))
-        except OutriderError as error:  # the target's logits there are not numbers
+        except Exception as error:  # noqa: BLE001 - such as logits that are not numbers; it is this answer's alone
             sequence.fail(error)
