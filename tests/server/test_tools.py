@@ -39,6 +39,18 @@ TEXTS = {
         ['```json\n{"name": "f", "arguments": {}}\n```'],
     ),
     "fences that do not end": ('```json\n{"name": "weather"}', ['```json\n{"name": "weather"}']),
+    "half a surrogate pair": (
+        '<tool_call>{"name": "f", "arguments": {"a": "\\ud800"}}</tool_call>',
+        ['<tool_call>{"name": "f", "arguments": {"a": "\\ud800"}}</tool_call>'],
+    ),
+    "half a surrogate pair in a name": (
+        '<tool_call>{"name": "\\ud800"}</tool_call>',
+        ['<tool_call>{"name": "\\ud800"}</tool_call>'],
+    ),
+    "what is no number in JSON": (
+        '<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>',
+        ['<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>'],
+    ),
     "deep arguments": (f"<tool_call>{'[' * 10**5}</tool_call>", [f"<tool_call>{'[' * 10**5}</tool_call>"]),
 }
 

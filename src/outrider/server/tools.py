@@ -97,12 +97,14 @@ class CallParser:
         try:
             call = json.loads(text[len(mark) :])
             name, arguments = call["name"], call.get("arguments", {})
+            told = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+            (name + told).encode()  # a half of a surrogate pair can be spelled in JSON, but not sent
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if not isinstance(name, str) or not isinstance(arguments, dict) or (mark != _BEGIN and name not in self._names):
             return None
         self.num_calls += 1
-        return Call(name, json.dumps(arguments, ensure_ascii=False))
+        return Call(name, told)
 
 
 def _begun(text: str, mark: str) -> int:
