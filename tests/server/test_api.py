@@ -66,6 +66,20 @@ def test_a_stream_is_the_whole_reply_piece_by_piece():
     assert "".join(token["text"] for token in details) == whole["choices"][0]["message"]["content"]
 
 
+def test_no_client_takes_a_character_for_the_end_of_a_line():
+    odd = "a\x85b\u2028c\u2029d\x0be\x0cf\x1cg\x1dh\x1ei\rj"
+
+    async def test(client):
+        reply = await client.complete(odd, echo=True, max_tokens=4, stream=True)
+        lines = [line for line in reply.text.splitlines() if line]  # which ends lines at all of these
+        assert all(line.startswith("data: ") for line in lines)
+        documents = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+        text = "".join(one["choices"][0]["text"] for one in documents)
+        assert text == (await client.complete(odd, echo=True, max_tokens=4)).json()["choices"][0]["text"]
+
+    ask(test)
+
+
 def test_several_answers_each_have_their_index_and_their_account():
     async def test(client):
         settings = {"n": 3, "temperature": 1, "seed": 5}

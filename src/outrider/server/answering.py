@@ -21,6 +21,8 @@ from outrider.server.schemas import ChatRequest, Generation
 from outrider.server.settings import Settings
 
 _DONE = b"data: [DONE]\n\n"
+# No line of an event ends at these, but many clients think so, ``str.splitlines`` and with it httpx among them.
+_LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 
 
 @dataclass(slots=True)
@@ -186,7 +188,8 @@ class _Patient:
 
 
 def _event(document: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return b"data: " + text.translate(_LINE_ENDS).encode() + b"\n\n"
 
 
 def _body(body: bytes, *, more: bool = True) -> dict[str, Any]:
