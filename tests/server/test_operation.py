@@ -18,8 +18,9 @@ from outrider import SamplingParams
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.errors import UsageError
 from outrider.server import engine as engine_module
+from outrider.server.keys import is_loopback
 from outrider.server.problems import ApiError
-from outrider.server.running import is_loopback, reserve
+from outrider.server.running import reserve
 
 ENDLESS = {"model": "toy", "prompt": "a", "max_tokens": 50_000, "ignore_eos": True, "temperature": 0}
 
@@ -175,6 +176,21 @@ def test_a_server_that_stops_lets_in_nobody_and_says_what_it_cut_off():
     assert json.loads(service.log._stream.getvalue().splitlines()[-1])["cut_off"] == 1
 
 
+def is_hung_up_on(url, beginning):
+    """Whether a server has enough of a request that does not end."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as asking:
+        try:
+            asking.sendall(beginning)
+            while asking.recv(4096):
+                pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+    return True
+
+
 def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("one\n\ntwo\n")
@@ -209,13 +225,14 @@ def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
         assert httpx.post(f"{url}/v1/chat/completions", json=body).status_code == 401
         reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
         assert reply.json()["usage"]["completion_tokens"] == 5
+        assert is_hung_up_on(url, b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 200_000)
         os.kill(process.pid, signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0
     assert json.loads(out) == {"cut_off": 0}
-    assert [json.loads(one)["event"] for one in err.splitlines()] == ["reply", "stopping", "stopped"]
+    assert [json.loads(one)["event"] for one in err.splitlines()] == ["reply", "problem", "stopping", "stopped"]
 
 
 def test_addresses_that_cannot_be_had_are_refused():

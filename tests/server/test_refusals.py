@@ -4,7 +4,10 @@ import asyncio
 import json
 
 import pytest
+from pydantic import ValidationError
 from toy_server import TOOLS_TEMPLATE, ask, asking, toy_llm
+
+from outrider.server.schemas import CompletionRequest
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 CHATS = {
@@ -155,10 +158,30 @@ def test_keys_are_asked_for_where_there_are_any():
     ask(test, api_keys=("one", "two"))
 
 
+def test_more_prompts_than_there_is_room_for_are_refused_before_any_is_made_ready():
+    async def test(client):
+        for prompts in (["a"] * 200_000, [[1]] * 200_000):
+            reply = await client.complete(prompts, n=128)
+            check(reply, 400, "n")
+            assert "25600000 answers" in reply.json()["error"]["message"]
+
+    llm = toy_llm()
+    llm.requests = None  # whoever makes one ready fails
+    ask(test, llm)
+
+
+@pytest.mark.parametrize("wrong", [None, "", [""], [[]]])
+def test_one_error_is_enough_of_a_list(wrong):
+    for prompt in ([wrong] * 1000, [1] * 10 + [wrong] * 1000):
+        with pytest.raises(ValidationError) as caught:
+            CompletionRequest.model_validate({"model": "toy", "prompt": [*prompt, 0.5]})
+        assert caught.value.error_count() < 10
+
+
 def test_without_keys_other_sites_cannot_come_by_a_name_of_their_own():
     async def test(client):
         check(await client.http.get("/v1/models", headers={"host": "evil.example"}), 403, None)
-        for host in ("localhost:8000", "127.0.0.1", "[::1]:80"):
+        for host in ("localhost:8000", "127.0.0.1", "127.0.0.2:80", "[::1]:80"):
             assert (await client.http.get("/v1/models", headers={"host": host})).status_code == 200
 
     ask(test)

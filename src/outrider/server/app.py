@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from outrider.server.answering import Reply
 from outrider.server.bodies import parse_object
-from outrider.server.jobs import Job, chat_job, completion_job, naming, plain_messages
+from outrider.server.jobs import Job, as_prompts, chat_job, completion_job, naming, plain_messages
 from outrider.server.keys import Gate
 from outrider.server.openapi import document
 from outrider.server.playground import page_routes
@@ -117,6 +117,7 @@ class Api:
     def _completion_job(self, body: bytes) -> tuple[CompletionRequest, Job]:
         asked = parse(CompletionRequest, parse_object(body))
         self._check_model(asked.model)
+        self._service.engine.check_count(len(as_prompts(asked.prompt)) * (asked.n or 1))  # before any is made ready
         return asked, completion_job(self._service.llm, asked)
 
     def _tokenize(self, body: bytes) -> dict[str, Any]:

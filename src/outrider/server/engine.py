@@ -131,16 +131,24 @@ class Engine:
         self._commands.put(None)
         self._thread.join()
 
+    def check_count(self, count: int) -> None:
+        """Check that so many answers may be asked for at once.
+
+        Raises:
+            ApiError: There would never be room for them.
+        """
+        limit = self.max_sequences + self.max_waiting
+        if count > limit:
+            raise ApiError(400, f"{count} answers are asked for at once; the limit is {limit}", param="n")
+
     def submit(self, requests: Sequence[Request]) -> Ticket:
         """Let requests in.
 
         Raises:
             ApiError: There are too many.
         """
-        limit = self.max_sequences + self.max_waiting
-        if len(requests) > limit:
-            raise ApiError(400, f"{len(requests)} answers are asked for at once; the limit is {limit}", param="n")
-        if self.num_open + len(requests) > limit:
+        self.check_count(len(requests))
+        if self.num_open + len(requests) > self.max_sequences + self.max_waiting:
             waiting = max(0, self.num_open - self.max_sequences)
             raise ApiError(
                 429,

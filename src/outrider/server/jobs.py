@@ -78,8 +78,7 @@ def completion_job(llm: LLM, asked: CompletionRequest) -> Job:
     Raises:
         ApiError: It cannot be honoured.
     """
-    prompt: Any = asked.prompt
-    prompts: list[Any] = [prompt] if isinstance(prompt, str) or _is_ids(prompt) else prompt
+    prompts = as_prompts(asked.prompt)
     if asked.stream and asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs cannot be streamed; leave one of the three out", param="echo")
     settings: dict[str, Any] = {"logprobs": asked.logprobs}
@@ -119,8 +118,9 @@ def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_plain(message, place) for place, message in enumerate(messages)]
 
 
-def _is_ids(prompt: list[Any]) -> bool:
-    return not prompt or isinstance(prompt[0], int)
+def as_prompts(prompt: Any) -> list[Any]:
+    """Return the prompts of a completion, each text or token ids."""
+    return [prompt] if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int) else prompt
 
 
 def _forced(asked: ChatRequest, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:

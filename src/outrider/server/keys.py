@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from hmac import compare_digest
 
@@ -11,7 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outrider.server.problems import ApiError, refusal
 
 _OPEN = ("/health", "/", "/page")  # what takes no key
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Gate:
@@ -44,7 +44,7 @@ class Gate:
         if not self._keys:
             name = headers.get("host", "localhost").rsplit(":", 1)
             host = name[0] if len(name) == 1 or name[1].isdigit() else headers["host"]
-            if self._is_loopback and host.lower() not in _LOOPBACK:
+            if self._is_loopback and not is_loopback(host.lower().removeprefix("[").removesuffix("]")):
                 return ApiError(403, f"the host {host[:100]!r} is not this machine; use localhost, or set an API key")
             return None
         if path in _OPEN or path.startswith("/page/"):
@@ -56,3 +56,11 @@ class Gate:
             return None
         problem = "the API key is missing or unknown; send it as Authorization: Bearer KEY"
         return ApiError(401, problem, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import signal
 import socket
@@ -14,6 +13,7 @@ import uvicorn
 from outrider.engine.llm import LLM
 from outrider.errors import UsageError
 from outrider.server.app import make_app
+from outrider.server.keys import is_loopback
 from outrider.server.logs import Log
 from outrider.server.service import Service
 from outrider.server.settings import Settings
@@ -78,14 +78,6 @@ def reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> int:
     """Serve until the process is told to stop.
 
@@ -100,6 +92,7 @@ def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> 
         log_config=None,
         access_log=False,
         lifespan="on",
+        http="h11",  # httptools, if it is there, takes headers of any size
         server_header=False,
         timeout_keep_alive=75,  # longer than proxies keep a connection, lest they ask on one that is being closed
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),

@@ -14,7 +14,8 @@ from outrider.server.problems import ApiError
 
 Rule = Literal["auto", "token", "block", "coupled"]
 Texts = Annotated[list[str], Field(max_length=64)]
-Ids = Annotated[list[int], Field(max_length=1 << 20)]
+# One wrong element is enough to be told of: an error for each of a million would take gigabytes.
+Ids = Annotated[list[int], Field(max_length=1 << 20, fail_fast=True)]
 _S = TypeVar("_S", bound="Schema")
 
 
@@ -163,7 +164,12 @@ class ChatRequest(Generation):
 class CompletionRequest(Generation):
     """``POST /v1/completions``. ``max_tokens`` is 16 by default, as in OpenAI's API."""
 
-    prompt: str | Annotated[list[str], Field(min_length=1)] | Ids | Annotated[list[Ids], Field(min_length=1)]
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    )
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = None
 
