@@ -68,7 +68,8 @@ def test_a_plan_is_a_document_a_page_and_tables(outrider, models, prompts, tmp_p
     status, out, _ = plan(outrider, models, prompts, "--draft", "ngram")
     assert status == 0
     assert "ngram, 16" in out
-    assert "interval of 95 %" in out
+    assert "From 3 of 3 prompts" in out
+    assert "too few for an interval, which takes 6" in out
 
 
 def test_a_saved_plan_says_how_to_draft(outrider, models, prompts, tmp_path, always):
@@ -113,6 +114,16 @@ def test_without_draft_every_model_at_hand_takes_part(outrider, models, prompts)
     assert sorted(found) == sorted([models["draft"], models["other"]])
     assert models["proteins"] in [one["reference"] for one in document["left_out"]]
     assert any(one["drafts"] == ["ngram"] for one in document["choices"])
+
+
+def test_two_drafts_of_one_name_are_told_apart(outrider, models, prompts, tmp_path):
+    other = tmp_path / Path(models["draft"]).name
+    other.write_bytes(Path(models["draft"]).read_bytes())
+    status, out, _ = plan(outrider, models, prompts, "--draft", models["draft"], "--draft", other, "--json")
+    assert status == 0
+    names = [one["model"] for one in json.loads(out)["passes"]]
+    assert len(set(names)) == 3
+    assert names[2] == f"{names[1]}, {other}"
 
 
 def test_one_prompt_has_no_interval_and_says_so(outrider, models, tmp_path):
