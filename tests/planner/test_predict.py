@@ -11,6 +11,7 @@ from outrider.planner.predict import (
     Answered,
     acceptance_by_position,
     answer_seconds,
+    ratio,
     round_seconds,
     shares,
     speed,
@@ -56,15 +57,30 @@ def test_speed_is_tokens_by_the_time_they_take():
     assert speed([PLAIN, PLAIN], COSTS, 2) == pytest.approx(2 / 12)
 
 
-def test_speedup_compares_the_same_prompts_and_one_prompt_has_no_interval():
+def test_speedup_compares_the_same_prompts_and_few_prompts_have_no_interval():
     fast, slow = answered(drafted(3, 3)), answered(*[drafted(3, 0)] * 4)
     rate, gain = speed_and_speedup([fast], [PLAIN], COSTS, rng())
     assert (rate.value, gain.value) == pytest.approx((4 / 20.5, 44 / 20.5))
-    assert (rate.low, gain.high) == (None, None)
     _, both = speed_and_speedup([fast, slow], [PLAIN, PLAIN], COSTS, rng())
     assert both.value == pytest.approx(88 / (20.5 * 5))
-    assert both.low == pytest.approx(44 / 82)
-    assert both.high == pytest.approx(44 / 20.5)
+    five = speed_and_speedup([fast, slow, slow, slow, slow], [PLAIN] * 5, COSTS, rng())
+    assert {one.low for one in (rate, gain, both, *five)} == {None}
+    _, alike = speed_and_speedup([fast] * 6, [PLAIN] * 6, COSTS, rng())
+    assert (alike.low, alike.high) == (pytest.approx(44 / 20.5), pytest.approx(44 / 20.5))
+
+
+def test_an_interval_holds_the_truth_nearly_as_often_as_it_says_from_few_prompts_too():
+    """Of six, 0.92 of the time; plain quantiles hold it 0.84 of the time."""
+    draws, num_prompts, held, held_narrowly = rng(), 6, 0, 0
+    for _ in range(400):
+        own, plain = draws.lognormal(0, 0.35, num_prompts), np.ones(num_prompts)
+        found = ratio(own, plain, draws)
+        resampled = draws.choice(own, (500, num_prompts)).mean(axis=1)
+        low, high = np.quantile(resampled, [0.025, 0.975])
+        truth = np.exp(0.35**2 / 2)
+        held += found.low <= truth <= found.high
+        held_narrowly += low <= truth <= high
+    assert held > 0.9 * 400 > held_narrowly
 
 
 def test_acceptance_counts_what_was_tested_only():
@@ -74,7 +90,6 @@ def test_acceptance_counts_what_was_tested_only():
     ]
     places = acceptance_by_position(answers, 4, rng())
     assert [(round(one.value, 6), tested) for one, tested in places] == [(0.75, 4), (0.666667, 3), (1.0, 1)]
-    assert places[0][0].low is not None
     assert acceptance_by_position([PLAIN], 3, rng()) == []
 
 

@@ -170,7 +170,7 @@ def check_certificate(
     document = read_document(_checked(certificate), "certificate")
     problems = check(document)
     if as_json:
-        write_line(json.dumps({"holds": not problems, "verdict": document["verdict"], "problems": problems}))
+        write_line(json.dumps({"holds": not problems, "verdict": document.get("verdict"), "problems": problems}))
     elif problems:
         write_line("the certificate does not follow from its own counts:")
         for problem in problems:

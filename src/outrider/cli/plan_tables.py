@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from outrider.cli.text import one_line
-from outrider.planner.document import Figure, Outcome, Plan
+from outrider.planner.document import Figure, Outcome, Plan, Prompts
+from outrider.planner.predict import LEAST_PROMPTS
 
 _SHOWN = 12  # choices
 
@@ -60,13 +61,7 @@ def _families(plan: Plan) -> Table:
 
 
 def _notes(plan: Plan) -> list[str]:
-    prompts, lines = plan.prompts, []
-    lines.append(
-        f"From {prompts.measured} of {prompts.given} prompts, {prompts.tokens} tokens of answers; by plain: with an "
-        "interval of 95 % over prompts."
-        if prompts.measured > 1
-        else "From a single prompt, which says nothing of others: there is no interval."
-    )
+    lines = [_basis(plan.prompts)]
     spread = max(one.spread for one in plan.passes)
     if plan.is_noisy:
         lines.append(
@@ -79,6 +74,16 @@ def _notes(plan: Plan) -> list[str]:
     )
     lines += [f"Left out: {one.reference}: {one.reason}" for one in plan.left_out]
     return lines
+
+
+def _basis(prompts: Prompts) -> str:
+    """Say what the figures come from."""
+    basis = f"From {prompts.measured} of {prompts.given} prompts, {prompts.tokens} tokens of answers"
+    if prompts.measured == 1:
+        return "From a single prompt, which says nothing of others: there is no interval."
+    if prompts.measured < LEAST_PROMPTS:
+        return f"{basis}: too few for an interval, which takes {LEAST_PROMPTS}."
+    return f"{basis}; by plain: with an interval of 95 % over prompts, for families of {LEAST_PROMPTS} and more."
 
 
 def _advice(plan: Plan, saved_as: str | None) -> list[str]:

@@ -36,6 +36,7 @@ from outrider.planner.predict import (
     Answered,
     Estimate,
     acceptance_by_position,
+    ratio,
     shares,
     speed,
     speed_and_speedup,
@@ -169,15 +170,9 @@ def _ranks(answers: Sequence[Sequence[PositionRanks]], seed: int) -> Ranks:
     """Return means over positions, with an interval over answers."""
     positions = [one for answer in answers for one in answer]
     by_rank = tuple(fmean(one.by_rank[rank] for one in positions) for rank in range(NUM_RANKS))
-    overlap = Figure(fmean(one.overlap for one in positions))
-    if len(answers) > 1:
-        sums = np.array([(sum(one.overlap for one in answer), len(answer)) for answer in answers])
-        counts = np.random.default_rng(seed).multinomial(len(answers), [1 / len(answers)] * len(answers), size=2000)
-        sampled = counts @ sums
-        means = sampled[:, 0] / np.maximum(sampled[:, 1], 1)
-        low, high = np.quantile(means, [0.025, 0.975])
-        overlap = Figure(overlap.value, float(low), float(high))
-    return Ranks(by_rank, overlap)
+    sums = np.array([sum(one.overlap for one in answer) for answer in answers])
+    counts = np.array([len(answer) for answer in answers], np.float64)
+    return Ranks(by_rank, _figure(ratio(sums, counts, np.random.default_rng(seed))))
 
 
 def _passes(measured: Measured) -> tuple[Passes, ...]:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from outrider.planner.document import Figure, Plan
 from outrider.planner.plots import acceptance_plot, cost_plot, speedup_plot, validation_plot
+from outrider.planner.predict import LEAST_PROMPTS
 
 
 def html_report(plan: Plan) -> str:
@@ -24,7 +25,7 @@ def html_report(plan: Plan) -> str:
     }
     shown = {title: Markup(svg) for title, svg in plots.items() if svg is not None}  # noqa: S704 - made here
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
-    return environment.from_string(template).render(plan=plan, plots=shown, order=order)
+    return environment.from_string(template).render(plan=plan, plots=shown, order=order, least_prompts=LEAST_PROMPTS)
 
 
 def _interval(figure: Figure, digits: int = 2) -> str:
