@@ -115,9 +115,11 @@ def line_up(  # noqa: PLR0913 - what LLM takes
     Raises:
         UsageError, ModelFileError, IncompatibleDraftError: See ``LLM``.
     """
-    models = {}
+    models: dict[str, DraftModel] = {}
     for name in drafts:
         if name not in drafters():
             model, relation = load_draft(name, target, draft_options, threads=threads, resolver=resolver)
+            if model.name in (target.name, *(one.model.name for one in models.values())):
+                model = replace(model, name=f"{model.name}, {name}")  # files may share a name, and passes go by names
             models[name] = DraftModel(model, MeteredBackend(model.backend, model.name, clock), relation)
     return Lineup(target, models, tuple(name for name in drafts if name not in models), clock)
