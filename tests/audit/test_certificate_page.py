@@ -25,6 +25,11 @@ def test_every_verdict_has_a_page():
     assert "prompt 1, token 3" in page(certificate((wrong,)).to_json())
 
 
+def test_a_check_that_looked_at_nothing_says_so():
+    assert "nothing was looked at" in page(certificate((Equality("sampled answers", 0, 0, ()),)).to_json())
+    assert "nothing was looked at" not in page(certificate().to_json())
+
+
 def test_what_stands_in_a_certificate_is_text():
     evil = "<script>alert(1)</script>"
     made = certificate(

@@ -55,6 +55,7 @@ def test_plain_decoding_alone_can_be_measured(outrider, models, file):
     assert status == 0
     assert list(document["all"]) == ["plain"]
     assert document["same_tokens"] is None
+    assert "name what drafts with --draft" in outrider("bench", "--target", models["target"], "--prompts", file)[1]
 
 
 def test_short_answers_are_not_rated(outrider, models, file):

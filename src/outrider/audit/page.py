@@ -137,6 +137,8 @@ def _num(piece: Mapping[str, Any]) -> int:
 def _picture(piece: Mapping[str, Any]) -> str:
     """Return what a piece of evidence looks like: bars of a fit, the numbers of a rate."""
     if piece["kind"] == "equality":
+        if not piece["cases"]:
+            return "nothing was looked at"
         return "no exception" if not piece["failures"] else f"{piece['failures']:,} exceptions"
     if piece["kind"] == "rate" and piece["num"]:
         return f"{piece['observed'] / piece['num']:.1%}, expected {piece['expected'] / piece['num']:.1%}"

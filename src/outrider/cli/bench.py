@@ -131,6 +131,8 @@ def _show(document: dict[str, Any]) -> None:
         "Medians [quartiles]; by plain: ratio within a pair, median over prompts [95 % interval, from six prompts on]. "
         f"Answers of less than {MIN_DECODED + 1} tokens are not rated."
     )
+    if len(document["all"]) == 1:
+        console.print("Plain decoding alone: name what drafts with --draft to see what it gains.")
     if document["same_tokens"] is not None:
         same = "the same with and without the draft, in every answer"
         differing = f"NOT the same with and without the draft: {', '.join(document['differing'])}"
