@@ -231,6 +231,30 @@ def test_a_gap_in_the_ids_is_padding_and_no_special_token(tmp_path):
     assert tokenizer.decode(tokenizer.encode("ab")) == "ab"
 
 
+def test_other_threads_go_on_while_a_long_text_is_encoded(tmp_path):
+    backend = tiny.build_tokenizer()
+    tokenizer, _ = open_tokenizer(write(tmp_path, backend))
+    text, rounds, is_done = "ab 123 " * 100_000, [0], threading.Event()
+
+    def count():
+        while not is_done.wait(0.001):
+            rounds[0] += 1
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        while rounds[0] == 0:
+            is_done.wait(0.001)
+        before = rounds[0]
+        token_ids = tokenizer.encode(text)
+        during = rounds[0] - before
+    finally:
+        is_done.set()
+        counting.join()
+    assert during > 5
+    assert token_ids == backend.encode(text).ids
+
+
 def test_a_rule_that_never_ends_is_an_error_of_the_models(tmp_path):
     backend = tiny.build_tokenizer()
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), behavior="isolated")

@@ -24,6 +24,7 @@ from outrider.errors import ModelFileError, UsageError
 from outrider.models.fields import shown
 
 Spelling = Literal["byte_level", "sentencepiece"]
+_LONG = 8192  # characters: they take some ten milliseconds to encode
 
 
 class TokenKind(IntEnum):
@@ -268,6 +269,8 @@ def _sharing_model(backend: tokenizers.Tokenizer, *, literal: bool, erase: str =
 
 def _ids_of(backend: tokenizers.Tokenizer, text: str) -> list[int]:
     try:
+        if len(text) > _LONG:  # which other threads do not wait for: only batches are encoded without Python's lock
+            return list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
         ids: list[int] = backend.encode(text, add_special_tokens=False).ids
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # which is no Exception and cannot be imported
