@@ -176,6 +176,18 @@ def test_a_server_that_stops_lets_in_nobody_and_says_what_it_cut_off():
     assert json.loads(service.log._stream.getvalue().splitlines()[-1])["cut_off"] == 1
 
 
+def test_a_command_that_fails_ends_what_is_open_and_not_the_engine(monkeypatch):
+    async def test(client):
+        scheduler = client.service.engine._scheduler
+        monkeypatch.setattr(scheduler, "submit", lambda request: 1 / 0)
+        reply = await client.complete()
+        assert reply.status_code == 500
+        assert "ZeroDivisionError" in reply.json()["error"]["message"]
+        assert (await client.complete()).status_code == 200  # with a new scheduler
+
+    ask(test)
+
+
 def is_hung_up_on(url, beginning):
     """Whether a server has enough of a request that does not end."""
     host, port = url.removeprefix("http://").split(":")

@@ -10,11 +10,27 @@ from toy_server import TOOLS_TEMPLATE, ask, asking, toy_llm
 from outrider.server.schemas import CompletionRequest
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+USER = {"role": "user", "content": "a"}
+
+
+def calling(arguments):
+    """Return messages in which an assistant calls a tool."""
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    return [{"role": "assistant", "content": None, "tool_calls": [call]}]
+
+
 CHATS = {
     "an unknown field": ({"temprature": 1}, "temprature"),
     "an unknown field within": ({"speculation": {"enable": True}}, "speculation.enable"),
     "an unknown field in a message": ({"messages": [{"role": "user", "content": "a", "x": 1}]}, "messages[0].x"),
     "no messages": ({"messages": []}, "messages"),
+    "arguments that are no object": ({"messages": [*calling("[]"), USER]}, "messages[0].tool_calls"),
+    "arguments that are deep": (
+        {"messages": [*calling('{"a":' * 900 + "1" + "}" * 900), USER]},
+        "messages[0].tool_calls",
+    ),
+    "arguments that are not Unicode": ({"messages": [*calling('{"a": "\\ud800"}'), USER]}, "messages[0].tool_calls"),
+    "a stream of prompt_logprobs": ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
     "messages that are text": ({"messages": "hi"}, "messages"),
     "a message without content": ({"messages": [{"role": "user"}]}, "messages"),
     "a role nobody has": ({"messages": [{"role": "poet", "content": "a"}]}, "messages[0].role"),

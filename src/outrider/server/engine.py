@@ -181,14 +181,14 @@ class Engine:
         """Run rounds as long as there is anything to answer; otherwise sleep until there is."""
         while True:
             is_idle = not (self._scheduler.num_live or self._scheduler.num_waiting)
-            while is_idle or not self._commands.empty():
-                command = self._commands.get()
-                if command is None:
-                    self._scheduler.close()
-                    return
-                command()
-                is_idle = False
             try:
+                while is_idle or not self._commands.empty():
+                    command = self._commands.get()
+                    if command is None:
+                        self._scheduler.close()
+                        return
+                    command()
+                    is_idle = False
                 self._report(self._scheduler.step())
             except Exception as error:  # noqa: BLE001 - the server must outlive whatever this is
                 self._start_anew(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from outrider.engine.llm import LLM
 from outrider.engine.sequence import Request, SpeculationParams
 from outrider.errors import ContextLengthError, ModelFileError, UsageError
 from outrider.sampling import SamplingParams
+from outrider.server.bodies import parse_object
 from outrider.server.problems import ApiError
 from outrider.server.schemas import ChatRequest, CompletionRequest, Generation, Message, NamedTool, Part
 from outrider.server.tools import forced_call, has_tools
@@ -139,6 +139,8 @@ def _forced(asked: ChatRequest, tools: Sequence[dict[str, Any]]) -> dict[str, An
 
 def _params(llm: LLM, asked: Generation, max_tokens: int, settings: dict[str, Any]) -> SamplingParams:
     limit = llm.model.backend.max_length
+    if asked.stream and asked.prompt_logprobs is not None:
+        raise ApiError(400, "prompt_logprobs cannot be streamed; leave stream out", param="prompt_logprobs")
     if max_tokens > limit:
         raise ApiError(400, f"max_tokens is {max_tokens}; the context holds {limit} tokens", param="max_tokens")
     given = {name: getattr(asked, name) for name in _SAME if getattr(asked, name) is not None}
@@ -209,9 +211,7 @@ def _plain(message: Message, place: int) -> dict[str, Any]:
 
 def _arguments(text: str, place: int) -> dict[str, Any]:
     try:
-        arguments = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise ApiError(400, "the arguments of a call must be a JSON object", param=f"messages[{place}].tool_calls")
-    return arguments
+        return parse_object((text or "{}").encode())
+    except ApiError as error:
+        problem = f"the arguments of a call must be a JSON object: {error.message.replace('the body', 'it')}"
+        raise ApiError(400, problem, param=f"messages[{place}].tool_calls") from error
