@@ -116,7 +116,8 @@ def report(plain: GenerationOutput, fast: GenerationOutput, console: Console) ->
         f"{done['num_drafts']} drafts, the longest of {len(done['num_accepted_tokens_per_pos'])} tokens"
     )
     if is_same:
-        console.print(f"the same {len(plain.token_ids)} tokens, the same text", style="green")
+        cut = ", cut off there by --max-tokens" if plain.finish_reason == "length" else ""
+        console.print(f"the same {len(plain.token_ids)} tokens, the same text{cut}", style="green")
         return 0
     pairs = zip(plain.token_ids, fast.token_ids, strict=False)
     shorter = min(len(plain.token_ids), len(fast.token_ids))
