@@ -123,6 +123,24 @@ def test_the_more_requests_share_a_pass_the_shorter_their_drafts(members):
     assert min(lengths[0]) > max(lengths[1]) > max(lengths[2])
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("costs", [STEEP, PassCosts(((1, 1.0), (4, 1.05), (5, 2.0), (64, 2.1)))])
+def test_requests_that_share_a_pass_lose_no_more_than_each_may(count, costs):
+    """Also where a step in the costs makes each draft look free beside the others."""
+    cascade = CascadeDrafter([Member(Endless("lookup", 0.9))], vocab_size=9, costs=costs)
+    contexts = {number: [1, 2, 3] for number in range(count)}
+    lost = 0.0
+    for _ in range(200):
+        drafts = cascade.propose([DraftRequest(n, list(context), 20, None, None) for n, context in contexts.items()])
+        lost += costs.at(sum(1 + len(draft) for draft in drafts)) - costs.at(count)
+        for number, draft in enumerate(drafts):
+            if len(draft):
+                cascade.observe(number, VerificationResult(0, 5, Outcome.RECOVERED))
+            contexts[number].append(1)
+    overdrawn = max(costs.at(count + rows) - costs.at(count) for rows in range(20)) / count  # by the last draft
+    assert lost <= count * (TRIAL + overdrawn) + SHARE * 200 * costs.at(count)
+
+
 def test_rows_of_sequences_that_do_not_draft_count_as_load():
     def length(num_other_rows):
         cascade = CascadeDrafter([Member(Endless("lookup", 0.8))], vocab_size=9, costs=STEEP)

@@ -20,7 +20,18 @@ from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.drafters.experience import AnswerLengths, Memory, Record, Standing
 from outrider.drafters.gain import PassCosts, choose_length
-from outrider.drafters.turn import Turn, chances, continuation, cut, finished, joined, may_grow, named, share
+from outrider.drafters.turn import (
+    Turn,
+    chances,
+    charge,
+    continuation,
+    cut,
+    finished,
+    joined,
+    may_grow,
+    named,
+    share,
+)
 from outrider.errors import UsageError
 from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
@@ -102,6 +113,8 @@ class CascadeDrafter:
         for number in self._lookups:
             for turn, draft in self._ask(number, [turn for turn in turns if may_grow(turn)], continuation):
                 self._continue(turn, number, draft)
+        if len(turns) > 1:
+            charge(turns, self._costs)
         return [finished(turn) for turn in turns]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:

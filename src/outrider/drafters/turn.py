@@ -73,6 +73,20 @@ def share(turns: Sequence[Turn], costs: PassCosts) -> None:
             turn.chosen = turn.offered_by = None
 
 
+def charge(turns: Sequence[Turn], costs: PassCosts) -> None:
+    """Let each draft of a round bear its share of what all of them add to the pass, if that is more than what it adds.
+
+    Where the first rows are dear and more of them cheap, each draft by itself would seem to add next to nothing.
+    """
+    num_rows, count = turns[0].request.num_other_rows + len(turns), sum(len(turn.draft) for turn in turns)
+    together = costs.at(num_rows + count) - costs.at(num_rows)
+    for turn in turns:
+        own, before = len(turn.draft), 1 + turn.num_before
+        missing = together * own / max(1, count) - (costs.at(before + own) - costs.at(before))
+        turn.memory.added += max(0.0, missing)
+        turn.memory.cost += max(0.0, missing)
+
+
 def _values(turn: Turn) -> list[float]:
     """Return what each planned token of a request is likely to add, less what drafting it costs."""
     if turn.chosen is None or turn.is_probe:
