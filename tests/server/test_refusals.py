@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from toy_server import TOOLS_TEMPLATE, ask, asking, toy_llm
 
-from outrider.server.schemas import CompletionRequest
+from outrider.server.schemas import ChatRequest, CompletionRequest, TokenizeRequest
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": "a"}
@@ -192,6 +192,13 @@ def test_one_error_is_enough_of_a_list(wrong):
         with pytest.raises(ValidationError) as caught:
             CompletionRequest.model_validate({"model": "toy", "prompt": [*prompt, 0.5]})
         assert caught.value.error_count() < 10
+
+
+@pytest.mark.parametrize(("schema", "rest"), [(ChatRequest, {"model": "toy"}), (TokenizeRequest, {})])
+def test_one_error_is_enough_of_a_list_of_messages(schema, rest):
+    with pytest.raises(ValidationError) as caught:
+        schema.model_validate({**rest, "messages": [{}] * 1000})
+    assert caught.value.error_count() < 10
 
 
 def test_without_keys_other_sites_cannot_come_by_a_name_of_their_own():

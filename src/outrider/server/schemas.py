@@ -89,6 +89,10 @@ class Tool(Schema):
     function: Function
 
 
+Messages = Annotated[list[Message], Field(min_length=1, max_length=1 << 16, fail_fast=True)]
+Tools = Annotated[list[Tool], Field(max_length=128)]
+
+
 class NamedFunction(Schema):
     """The function to call."""
 
@@ -150,15 +154,15 @@ class Generation(Schema):
 class ChatRequest(Generation):
     """``POST /v1/chat/completions``."""
 
-    messages: list[Message] = Field(min_length=1, max_length=1 << 16)
+    messages: Messages
     max_completion_tokens: int | None = Field(None, ge=1, description="The same as max_tokens.")
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
+    tools: Tools | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     store: Literal[False] | None = None
-    metadata: dict[str, str] | None = Field(None, description="Taken and not used.")
+    metadata: Annotated[dict[str, str], Field(max_length=64)] | None = Field(None, description="Taken and not used.")
 
 
 class CompletionRequest(Generation):
@@ -179,8 +183,8 @@ class TokenizeRequest(Schema):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[Message] | None = None
-    tools: list[Tool] | None = None
+    messages: Messages | None = None
+    tools: Tools | None = None
 
 
 class DetokenizeRequest(Schema):
