@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from outrider.drafters.compression import DraftOptions
 from outrider.drafters.registry import drafters
@@ -14,6 +13,7 @@ from outrider.engine.llm import LLM, naming
 from outrider.engine.loading import Model, Resolver, load_model
 from outrider.engine.sequence import Rule
 from outrider.errors import UsageError
+from outrider.metrics.paired import Asked
 from outrider.models.at_hand import candidates_for
 from outrider.models.files import ModelFiles
 from outrider.models.open import open_model
@@ -34,22 +34,6 @@ MEASURED_TOKENS = 96
 BUDGET_S = 180.0
 
 
-class PromptText(Protocol):
-    """A prompt as it is read from a file."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-
-    @property
-    def family(self) -> str | None:
-        """The kind of prompt, if prompts are told apart."""
-
-    @property
-    def text(self) -> str:
-        """What is asked."""
-
-
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What to plan for.
@@ -67,7 +51,7 @@ class Wish:
 
     target: str
     drafts: tuple[str, ...]
-    prompts: Sequence[PromptText]
+    prompts: Sequence[Asked]
     params: SamplingParams
     rule: Rule = "auto"
     chat: bool = True
