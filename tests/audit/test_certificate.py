@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.audit.certificate import Certificate, Claim, Control, certificate_from_json, check, digest
-from outrider.audit.evidence import Course, Equality, Fit, Homogeneity, Rate
+from outrider.audit.evidence import Course, Equality, Fit, Homogeneity, Rate, weight
 from outrider.audit.reading import parse_document, read_document
 from outrider.audit.sequential import NUM_BINS
 from outrider.audit.statistics import Cells
@@ -122,7 +122,21 @@ def test_what_is_no_certificate_is_refused(break_it, message):
         check(document)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN}', '{"a": 1, "a": 2}', "[" * 100_000, '{"a": "\\ud800"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"a": NaN}',
+        '{"a": 1, "a": 2}',
+        "[" * 100_000,
+        '{"a": "\\ud800"',
+        '{"a": 1e400}',
+        '{"a": 1' + "0" * 400 + "}",
+        '{"a": ' + "[" * 40 + "]" * 40 + "}",
+    ],
+)
 def test_what_is_no_json_object_is_refused(text, tmp_path):
     with pytest.raises(UsageError, match="is no certificate"):
         parse_document(text.encode(), "it", "certificate")
@@ -132,3 +146,17 @@ def test_what_is_no_json_object_is_refused(text, tmp_path):
         read_document(path, "certificate")
     with pytest.raises(UsageError, match="cannot be read"):
         read_document(tmp_path / "none", "certificate")
+
+
+def test_groups_of_one_cell_add_nothing_to_what_would_have_been_found():
+    """Or a law that is certain nearly everywhere would pass for one that was looked at."""
+    certain = Fit("a", (GOOD.groups[0], Cells((10**6,), (1.0,))))
+    assert weight(certain) == weight(GOOD) == (100_000, 1)
+    table = ((500, 500), (490, 510))
+    assert weight(Homogeneity("b", (table, ((1000, 0), (1000, 0))))) == weight(Homogeneity("b", (table,))) == (500, 1)
+
+
+def test_a_pass_says_of_what_it_would_have_found_a_fault():
+    assert "in the cells that were looked at" in certificate().judge().reason
+    of_server = certificate(kind="endpoint").judge().reason
+    assert "of what comes next, on average over the places that were looked at" in of_server

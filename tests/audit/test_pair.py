@@ -7,6 +7,7 @@ import pytest
 from toy_pairs import WISH, audit, toy_draft
 
 from outrider.audit.certificate import check
+from outrider.audit.completeness import missing
 from outrider.errors import UsageError
 from outrider.sampling import SamplingParams
 
@@ -32,6 +33,7 @@ def test_the_engine_passes_and_its_wrong_variant_does_not(draft, options):
     assert certificate.controls[0].has_failed(certificate.claim.level)
     document = json.loads(json.dumps(certificate.to_json()))
     assert check(document) == []
+    assert missing(certificate) == []
     assert {"greedy text", "sampled text with a seed"} <= {one.name for one in certificate.evidence}
     assert all(one.num > 0 for one in certificate.evidence)
 
@@ -48,7 +50,7 @@ def test_too_few_draws_are_void_or_inconclusive_never_a_pass():
     assert "observations are needed" in short.reason
 
 
-def test_an_audit_that_was_broken_off_goes_on_where_it_was(tmp_path):
+def test_an_audit_that_was_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     whole = audit([toy_draft()], rule="token").to_json()
     state = tmp_path / "state.json"
 
@@ -64,6 +66,9 @@ def test_an_audit_that_was_broken_off_goes_on_where_it_was(tmp_path):
     assert not any("comparing" in line or line.startswith("1 of 2") for line in lines)
     with pytest.raises(UsageError, match="another audit"):
         audit([toy_draft()], rule="block", state=state)
+    monkeypatch.setattr("outrider.audit.pair.versions", lambda: {"outrider": "another"})
+    with pytest.raises(UsageError, match="another audit"):
+        audit([toy_draft()], rule="token", state=state)
 
 
 @pytest.mark.parametrize(

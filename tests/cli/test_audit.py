@@ -62,6 +62,10 @@ def test_a_tampered_certificate_is_status_1_and_no_certificate_is_2(tmp_path, ca
     path.write_text(json.dumps(document | {"digest": digest(document)}))
     assert main(["audit", "check", str(path)]) == 1
     assert "verdict is 'pass' and should be 'fail'" in capsys.readouterr().out
+    del document["verdict"]
+    path.write_text(json.dumps(document))
+    assert main(["audit", "check", str(path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] is None
     path.write_text("{}")
     assert main(["audit", "check", str(path)]) == 2
     assert main(["audit", "check", ""]) == 2

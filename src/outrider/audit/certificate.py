@@ -168,9 +168,11 @@ class Certificate:
     def _passed(self, found_from: float | None) -> str:
         if found_from is None:
             return "every case is exactly what the target would have said"
+        # Of a server every unit of an answer is an observation: a fault at one place of many is averaged away.
+        where = "of what comes next, on average over the places" if self.kind == "endpoint" else "in the cells"
         return (
-            "nothing differs from what the target would have said; a total variation of "
-            f"{found_from:.3f} would have been found with chance {self.claim.power:g}"
+            "no difference from what the target would have said was found; a total variation of "
+            f"{found_from:.3f} {where} that were looked at would have been found with chance {self.claim.power:g}"
         )
 
 

@@ -167,13 +167,16 @@ class Course:
 def weight(evidence: Evidence) -> tuple[int, int]:
     """Return how many observations of a known law a comparison is worth, and its degrees of freedom; (0, 0) of others.
 
-    Two samples of ``m`` and ``n`` are worth ``m * n / (m + n)``: each is as uncertain as it is small.
+    Two samples of ``m`` and ``n`` are worth ``m * n / (m + n)``: each is as uncertain as it is small. A group that is
+    all in one cell shows nothing, and is not counted.
     """
     if isinstance(evidence, Fit):
-        return evidence.num, evidence.finding().df
+        telling = [cells for cells in evidence.groups if g_test([cells]).df]
+        return sum(cells.num for cells in telling), evidence.finding().df
     if isinstance(evidence, Homogeneity):
-        sizes = [(sum(one), sum(other)) for one, other in evidence.groups]
-        return int(sum(m * n / (m + n) for m, n in sizes if min(m, n) > 0)), evidence.finding().df
+        tables = [group for group in evidence.groups if two_sample_g_test([group]).df]
+        sizes = [(sum(one), sum(other)) for one, other in tables]
+        return int(sum(m * n / (m + n) for m, n in sizes)), evidence.finding().df
     return 0, 0
 
 

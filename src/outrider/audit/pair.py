@@ -104,7 +104,7 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
     rule = parse_rule(wish.rule)
     subject = {"target": _described(wish.target, resolver), "draft": _described(wish.draft, resolver)}
     settings = _settings(wish, prompts)
-    audit = fingerprint({"subject": subject, "settings": settings})
+    audit = fingerprint({"subject": subject, "settings": settings, "versions": versions()})
     progress = Progress() if state is None else load(state, audit)
 
     def keep() -> None:

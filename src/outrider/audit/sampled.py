@@ -32,6 +32,7 @@ _BLOCK = 1000  # draws between two looks of the sequential test
 _DIRECT = 32  # draws at each place that run the model
 _SAFE_NUM_TESTS = 40  # more than there are, for the level at which a run stops early
 _PROBE = 1 << 32  # the number of a draw that is not counted; answers that places are chosen from have lower ones
+ROWS = "rows of logits, in the engine's passes and in plain ones"
 CONTROL = "draws what replaces a refused token from the whole law of the target"
 Report = Callable[[str], None]
 
@@ -226,9 +227,7 @@ def _drafted(draw: Draw) -> Probs | int | None:
 
 def sampling_evidence(progress: Progress, num_tokens: int) -> tuple[tuple[Evidence, ...], tuple[Control, ...]]:
     """Return what an audit's counts come to, and its control's."""
-    rows = Equality(
-        "rows of logits, in the engine's passes and in plain ones", progress.num_rows, progress.num_different
-    )
+    rows = Equality(ROWS, progress.num_rows, progress.num_different)
     evidence = (*progress.equalities, rows, *evidence_of(progress.tallies, num_tokens))
     control = Control(CONTROL, evidence_of(progress.controls, num_tokens) if progress.controls else ())
     return evidence, (control,)

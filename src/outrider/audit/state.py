@@ -75,8 +75,8 @@ def load(path: Path, audit: str) -> Progress:
     document = read_document(path, "state of an audit")
     if document.get("outrider_audit_state") != _SCHEMA or document.get("audit") != audit:
         raise UsageError(
-            f"{path} is the state of another audit (its models, settings or seed differ); name another file, or "
-            "remove it"
+            f"{path} is the state of another audit (its models, settings, seed or versions differ); name another "
+            "file, or remove it"
         )
     try:
         return Progress(

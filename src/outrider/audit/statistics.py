@@ -231,7 +231,7 @@ def needed_observations(total_variation: float, df: int, level: float, power: fl
 def _result(statistic: float, df: int) -> Finding:
     if statistic == inf:
         return Finding(inf, df, 0.0)
-    return Finding(statistic, df, float(chdtrc(df, statistic)) if df else 1.0)
+    return Finding(float(statistic), df, float(chdtrc(df, statistic)) if df else 1.0)
 
 
 def _merge_small(table: NDArray[np.int64], share: float) -> NDArray[np.int64]:

@@ -164,11 +164,12 @@ def check_certificate(
 
     Exit status 1 if they do not come out.
     """
-    from outrider.audit.certificate import check
+    from outrider.audit.certificate import certificate_from_json, check
+    from outrider.audit.completeness import missing
     from outrider.audit.reading import read_document
 
     document = read_document(_checked(certificate), "certificate")
-    problems = check(document)
+    problems = check(document) + missing(certificate_from_json(document))
     if as_json:
         write_line(json.dumps({"holds": not problems, "verdict": document.get("verdict"), "problems": problems}))
     elif problems:
