@@ -5,8 +5,10 @@ from xml.etree import ElementTree
 
 from test_certificate import CONTROLS, EVIDENCE, certificate
 
-from outrider.audit.evidence import Equality
+from outrider.audit.certificate import Control
+from outrider.audit.evidence import Equality, Fit
 from outrider.audit.page import page
+from outrider.audit.statistics import Cells
 
 
 def test_the_page_says_what_the_certificate_says():
@@ -46,3 +48,20 @@ def test_the_picture_of_a_fit_is_well_formed():
     text = page(certificate().to_json())
     start = text.index("<svg")
     ElementTree.fromstring(text[start : text.index("</svg>") + 6])
+
+
+def test_a_page_without_chance_speaks_of_none_and_has_one_table_of_wrong_engines():
+    controls = tuple(Control(f"wrong {number}", (Equality("three tokens", 2, 1),)) for number in range(3))
+    text = page(certificate((Equality("rule token", 3, 0),), controls, kind="exact").to_json())
+    assert "Holm" not in text
+    assert "The bars" not in text
+    assert text.count("Negative control") == 1
+    assert text.count("<th>looked at</th>") == 2
+    assert "wrong 2" in text
+    assert "Each was <b>found out, as it must be</b>" in text
+    missed = (*controls, Control("<right>", (Equality("three tokens", 2, 0),)))
+    assert "Not found out: <b>&lt;right&gt;</b>" in page(certificate(controls=missed).to_json())
+
+
+def test_a_fit_of_single_cells_has_no_picture():
+    assert "<svg" not in page(certificate((Fit("certain", (Cells((9,), (1.0,)),)),), ()).to_json())

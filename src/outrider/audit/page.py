@@ -15,7 +15,7 @@ _SAYS = {
     "void": "A wrong engine was not found out, so this audit proves nothing.",
 }
 _KINDS = {
-    "equality": "must all be the same",
+    "equality": "must hold every time",
     "fit": "counts against the exact law",
     "homogeneity": "two samples, one law",
     "rate": "how often, against the exact chance",
@@ -33,6 +33,8 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 code{font:.85rem ui-monospace,monospace;overflow-wrap:anywhere}
 .bad{color:#b3261e;font-weight:600}.dim{color:#666}
 svg{display:block}.scroll{overflow-x:auto}
+@media (max-width:40rem){body{padding:1rem}.how{display:none}table{font-size:.8rem}
+th,td{padding:.35rem .2rem}td:first-child{width:100%}svg{width:4rem}}
 @media (prefers-color-scheme:dark){body{background:#161618;color:#eee}.verdict{background:#232326}
 th,td{border-color:#3a3a3e}.dim{color:#aaa}.bad{color:#ff8a80}}
 """
@@ -49,18 +51,9 @@ def page(document: Mapping[str, Any]) -> str:
         "<h2>What was audited</h2>",
         _facts(document["subject"]),
         "<h2>Evidence</h2>",
-        f"<p>A right engine fails with a chance below {claim['level']:g} over all of it (Holm's correction). The bars "
-        "show how far each cell's count lies from the law, in standard deviations; the lines are at 3.</p>",
+        _legend(document["evidence"], claim["level"]),
         _evidence(document["evidence"], judged=True),
-    ]
-    for control in document["controls"]:
-        said = "found out, as it must be" if control["failed"] else "not found out"
-        parts += [
-            "<h2>Negative control</h2>",
-            f"<p>A wrong engine, audited in the same way: {_text(control['name'])}. It was <b>{said}</b>.</p>",
-            _evidence(control["evidence"], judged=False) if len(control["evidence"]) <= 40 else "",
-        ]
-    parts += [
+        *_controls(document["controls"]),
         "<h2>Settings</h2>",
         _facts(document["settings"]),
         "<h2>Made with</h2>",
@@ -78,6 +71,40 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _text(value: object) -> str:
     return escape(str(value))
+
+
+def _legend(pieces: Sequence[Mapping[str, Any]], level: float) -> str:
+    """Return what there is to know of chance and of bars, where there are any."""
+    kinds = {piece["kind"] for piece in pieces}
+    said = []
+    if kinds - {"equality"}:
+        said.append(f"A right engine fails with a chance below {level:g} over all of it (Holm's correction).")
+    if "fit" in kinds:
+        said.append(
+            "The bars show how far each cell's count lies from the law, in standard deviations; the lines are at 3."
+        )
+    return f"<p>{' '.join(said)}</p>" if said else ""
+
+
+def _controls(controls: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the wrong engines: in one table if there are many, of which one thing was looked at each."""
+    if len(controls) > 1 and all(len(control["evidence"]) == 1 for control in controls):
+        missed = [_text(control["name"]) for control in controls if not control["failed"]]
+        said = f"Not found out: <b>{'; '.join(missed)}</b>." if missed else "Each was <b>found out, as it must be</b>."
+        return [
+            "<h2>Negative controls</h2>",
+            f"<p>{len(controls)} wrong engines, audited in the same way. {said}</p>",
+            _evidence([{**control["evidence"][0], "name": control["name"]} for control in controls], judged=False),
+        ]
+    parts = []
+    for control in controls:
+        said = "found out, as it must be" if control["failed"] else "not found out"
+        parts += [
+            "<h2>Negative control</h2>",
+            f"<p>A wrong engine, audited in the same way: {_text(control['name'])}. It was <b>{said}</b>.</p>",
+            _evidence(control["evidence"], judged=False) if len(control["evidence"]) <= 40 else "",
+        ]
+    return parts
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
@@ -104,9 +131,9 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _evidence(pieces: Sequence[Mapping[str, Any]], *, judged: bool) -> str:
-    head = '<tr><th>looked at</th><th>how</th><th class="n">observations</th><th class="n">p-value</th><th></th></tr>'
+    names = '<th>looked at</th><th class="how">how</th><th class="n">observations</th><th class="n">p-value</th>'
     rows = "".join(_row(one, is_bad=judged and one["rejected"]) for one in pieces)
-    return f'<div class="scroll"><table>{head}{rows}</table></div>'
+    return f'<div class="scroll"><table><tr>{names}<th></th></tr>{rows}</table></div>'
 
 
 def _row(piece: Mapping[str, Any], *, is_bad: bool) -> str:
@@ -116,7 +143,7 @@ def _row(piece: Mapping[str, Any], *, is_bad: bool) -> str:
         f'<br><span class="bad">{_text(example)}</span>' for example in piece.get("examples", ())
     )
     return (
-        f'<tr><td>{name}</td><td class="dim">{_text(_KINDS[piece["kind"]])}</td><td class="n">{_num(piece):,}</td>'
+        f'<tr><td>{name}</td><td class="how dim">{_text(_KINDS[piece["kind"]])}</td><td class="n">{_num(piece):,}</td>'
         f'<td class="n{" bad" if is_bad else ""}">{shown}</td><td>{_picture(piece)}</td></tr>'
     )
 
@@ -145,15 +172,15 @@ def _picture(piece: Mapping[str, Any]) -> str:
     if piece["kind"] != "fit":
         return ""
     scores = [
-        (count - mean) / sqrt(mean * (1 - prob)) if 0 < prob < 1 else 0.0
+        (count - mean) / sqrt(mean * (1 - prob))
         for group in piece["groups"]
         for count, prob, mean in (
             (count, prob, prob * sum(group["counts"]))
             for count, prob in zip(group["counts"], group["probs"], strict=True)
         )
-        if mean > 0
+        if mean > 0 and prob < 1  # a cell of its own cannot differ
     ][:120]
-    return _bars(scores)
+    return _bars(scores) if scores else ""
 
 
 def _bars(scores: Sequence[float]) -> str:
@@ -168,5 +195,7 @@ def _bars(scores: Sequence[float]) -> str:
         f'<line x1="0" x2="{len(scores) * width}" y1="{y}" y2="{y}" stroke="#999" stroke-width=".5"/>'
         for y in (middle - 12, middle, middle + 12)
     )
-    size = f'width="{max(1, len(scores) * width)}" height="36"'
+    size = (
+        f'width="{len(scores) * width}" height="36" viewBox="0 0 {len(scores) * width} 36" preserveAspectRatio="none"'
+    )
     return f'<svg {size} role="img" aria-label="differences from the law">{lines}{bars}</svg>'
