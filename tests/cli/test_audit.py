@@ -39,7 +39,9 @@ def test_a_certificate_is_written_with_its_page_and_holds(tmp_path, exact_is, ca
     exact_is(certificate())
     path = tmp_path / "one.json"
     assert main(["audit", "exact", "--out", str(path)]) == 0
-    assert capsys.readouterr().out == "pass: every case is exactly what the target would have said\n"
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "pass: every case is exactly what the target would have said"
+    assert said[1] == f"the certificate is in {path}, and its page in {path.with_suffix('.html')}"
     assert check(json.loads(path.read_text())) == []
     assert path.with_suffix(".html").read_text().startswith("<!doctype html>")
     assert main(["audit", "check", str(path)]) == 0
@@ -81,7 +83,7 @@ def test_a_tampered_certificate_is_status_1_and_no_certificate_is_2(tmp_path, ca
         (["--target", "t", "--draft", "none"], "draft is none"),
         (["--target", "t", "--draft", "ngram", "--temperature", "0"], "--temperature is 0"),
         (["--target", "t", "--draft", "ngram", "--num-speculative-tokens", "4,x"], "'x' is not a whole number"),
-        (["--target", "t", "--draft", "ngram", "--draws", "2"], "draws is 2"),
+        (["--target", "t", "--draft", "ngram", "--draws", "2"], "--draws is 2; it must be at least 6"),
         (["--target", "t", "--draft", "ngram", "--rule", "tokn"], "did you mean 'token'"),
         (["--target", "t", "--draft", "ngram", "--state", ""], "the name of a file is empty"),
     ],

@@ -127,7 +127,7 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
     prompts, state = flags.prompts, flags.state
     texts = list(PROMPTS) if prompts is None else [(one.id, one.text) for one in read_prompts(prompts)]
     notes = Notes()
-    with speaking_of_flags(), loading(notes, "auditing") as resolver:
+    with speaking_of_flags(PairFlags), loading(notes, "auditing") as resolver:
         certificate = audit_pair(
             flags.wish(),
             texts,
@@ -190,13 +190,17 @@ def finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
     if out is not None:
         path = _checked(out)
         write_whole(path, json.dumps(document, indent=1) + "\n")
-        write_whole(path.with_suffix(".html"), page(document))
+        beside = path.with_suffix(".html")
+        write_whole(beside, page(document))
     if as_json:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
         write_line(f"{document['verdict']}: {document['reason']}")
-        if out is None:
-            write_line("no certificate was written; name a file with --out")
+        write_line(
+            "no certificate was written; name a file with --out"
+            if out is None
+            else f"the certificate is in {path}, and its page in {beside}"
+        )
     return 0 if document["verdict"] == "pass" else 1
 
 

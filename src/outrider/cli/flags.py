@@ -226,13 +226,17 @@ class Flags(EngineFlags):
 
 
 @contextmanager
-def speaking_of_flags() -> Iterator[None]:
-    """Let an error that begins with the name of a setting begin with its flag, and advise on that of the context."""
+def speaking_of_flags(kind: type = Flags) -> Iterator[None]:
+    """Let an error that begins with the name of a setting begin with its flag, and advise on that of the context.
+
+    Args:
+        kind: Whose fields are the flags.
+    """
     try:
         yield
     except UsageError as error:
         name, _, rest = str(error).partition(" is ")
-        is_setting = name in {field.name for field in fields(Flags)}
+        is_setting = name in {field.name for field in fields(kind)}
         text = f"--{name.replace('_', '-')} is {rest}" if is_setting else str(error)
         raise type(error)(text.replace(" ctx_size", " --ctx-size")) from error
 
