@@ -61,6 +61,16 @@ def test_too_little_to_tell_is_inconclusive_and_says_what_is_needed():
     assert certificate((Equality("greedy", 12, 0),)).judge().verdict == "inconclusive"
 
 
+def test_reasons_name_what_would_help():
+    few = (Fit("first token", (Cells((500, 500), (0.5, 0.5)),)),)
+    assert certificate(few, settings={"draws": 1000}).judge().reason.endswith("; raise --draws")
+    assert certificate(few, settings={"budget": 1000}).judge().reason.endswith("; raise --budget")
+    void = certificate(controls=(Control("not found", (GOOD,)),), settings={"draws": 6}).judge()
+    assert void.reason.endswith("passing says nothing: not found; raise --draws")
+    noted = certificate((Equality("sampled", 0, 0), GOOD), notes=("sampled: too few; raise --budget",)).judge()
+    assert noted.reason == "nothing was looked at: sampled: too few; raise --budget"
+
+
 def test_round_trip_and_arithmetic():
     document = json.loads(json.dumps(certificate().to_json(), allow_nan=False))
     assert certificate_from_json(document) == certificate()

@@ -23,6 +23,8 @@ Kind = Literal["exact", "pair", "endpoint"]
 Verdict = Literal["pass", "fail", "inconclusive", "void"]
 # Without a wrong variant that was found, these say nothing.
 _NEED_CONTROLS = {"exact", "pair"}
+# What to raise for more observations, by the setting that says how many there were.
+_MORE = {"draws": "--draws", "budget": "--budget", "num_draws": "num_draws"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,13 @@ class Certificate:
             return "fail", f"what was emitted is not what the target would have said: {'; '.join(wrong)}"
         missed = [control.name for control in self.controls if not control.has_failed(self.claim.level)]
         if missed:
-            return "void", f"a wrong variant was not found out, so passing says nothing: {'; '.join(missed)}"
+            return (
+                "void",
+                f"a wrong variant was not found out, so passing says nothing: {'; '.join(missed)}{self._more()}",
+            )
         if self.kind in _NEED_CONTROLS and not self.controls:
             return "void", "no wrong variant was tried, so passing says nothing"
-        empty = [one.name for one in self.evidence if one.num == 0]
+        empty = [self._noted(one.name) for one in self.evidence if one.num == 0]
         if empty or not self.evidence:
             return "inconclusive", f"nothing was looked at: {'; '.join(empty) or 'there is no evidence'}"
         if found_from is not None and found_from > self.claim.total_variation:
@@ -162,8 +167,16 @@ class Certificate:
         return (
             f"only a total variation of {found_from:.3f} or more would have been found with chance "
             f"{self.claim.power:g}, not {self.claim.total_variation:g}; {needed:,} observations are needed, and there "
-            f"are {num:,}"
+            f"are {num:,}{self._more()}"
         )
+
+    def _more(self) -> str:
+        """Return the advice to look at more, if there is a setting for it."""
+        return next((f"; raise {flag}" for name, flag in _MORE.items() if name in self.settings), "")
+
+    def _noted(self, name: str) -> str:
+        """Return the note on a piece of evidence, which begins with its name; without one, the name."""
+        return next((note for note in self.notes if note.startswith(f"{name}: ")), name)
 
     def _passed(self, found_from: float | None) -> str:
         if found_from is None:

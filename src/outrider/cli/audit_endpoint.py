@@ -63,7 +63,9 @@ class EndpointFlags:
     budget: Annotated[
         int | None,
         typer.Option(
-            metavar="N", parser=whole, help="Sampled answers of each server. [default: what --tv is likely to take]"
+            metavar="N",
+            parser=whole,
+            help="Sampled answers of each server. [default: what --tv is likely to take; 200 a prompt at least]",
         ),
     ] = None
     near_tie: Annotated[

@@ -81,6 +81,15 @@ def test_too_small_a_budget_is_inconclusive_and_says_what_is_needed(servers):
     assert document["subject"]["requests"] <= 400 + 5
 
 
+@pytest.mark.parametrize("has_baseline", [True, False])
+def test_the_least_claim_still_looks_at_enough(servers, has_baseline):
+    """A total variation of 0.5 alone takes 81 answers, too few for any to be compared at six prompts."""
+    plan = replace(PLAN, prompts=(), budget=0)
+    baseline = servers(ToyModel(seed=9, speculates=False)) if has_baseline else None
+    document = finished(servers.audit(servers(), baseline, plan))
+    assert document["verdict"] == "pass", document["reason"]
+
+
 def test_a_limit_on_requests_is_kept_even_if_nothing_comes_of_it(servers):
     one = servers()
     document = finished(servers.audit(one, servers(), max_requests=12))

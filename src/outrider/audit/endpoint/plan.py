@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from outrider.audit.comparison import LEAST_GROUP
 from outrider.audit.statistics import needed_observations
 
 # Few likely ways to go on, and none of them certain: what short answers must be for draws to fall into countable cells.
@@ -24,6 +25,7 @@ CHATS = (
 # What turned out for these prompts: places in an answer whose next character is open, and cells in all.
 _PLACES, _DF = 3, 150
 _NUM_EVIDENCE = 12
+_LEAST_ANSWERS = 4 * LEAST_GROUP  # to a prompt, of which enough begin alike for any claim
 # Of greedy.py, meaning.py and run.py, but for sampled answers.
 _REQUESTS_A_PROMPT = 1 + 1 + 1 + 5 + 1 + 2 + 6 + 1
 _CHARACTERS_A_TOKEN = 3
@@ -36,7 +38,8 @@ class Plan:
     Attributes:
         prompts: What is continued, or asked in chats; none stands for ours.
         total_variation: What must not go unnoticed.
-        budget: Sampled answers of each server; 0 stands for what ``total_variation`` is likely to take.
+        budget: Sampled answers of each server; 0 stands for what ``total_variation`` is likely to take, and 200 to a
+            prompt at least.
         sampled_tokens: The length of these: a few rounds of drafts.
         greedy_tokens: The length of greedy answers.
         near_tie: The largest gap between two log probabilities that rounding may turn, in nats.
@@ -75,7 +78,8 @@ class Plan:
 
     def within(self, requests: int, num_drawing: int) -> Plan:
         """Return the plan with a budget: the one it has, or what its claim is likely to take, or what is left."""
-        budget = self.budget or default_budget(self.total_variation, self.level, self.power)
+        likely = default_budget(self.total_variation, self.level, self.power)
+        budget = self.budget or max(likely, _LEAST_ANSWERS * len(self.prompts))
         left = requests - max(1, num_drawing) * self._others
         most = left * 4 // (4 * num_drawing + 1) if num_drawing else left
         return replace(self, budget=max(1, min(budget, most)))
