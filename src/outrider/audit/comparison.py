@@ -31,7 +31,7 @@ class Distance:
 
     Attributes:
         value: A lower bound in expectation, and 0 where there is none.
-        low: With ``high`` the interval of 95 %.
+        low: With ``high`` the interval of 95%.
     """
 
     value: float
@@ -39,7 +39,7 @@ class Distance:
     high: float
 
     def __str__(self) -> str:
-        return f"total variation at least {self.value:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
+        return f"total variation at least {self.value:.3f} (95%: {self.low:.3f} to {self.high:.3f})"
 
 
 def compare(

@@ -210,7 +210,7 @@ def _one_hot(probs: Probs) -> Probs:
 
 
 def drops_unlikely_tokens_after_drawing_them(target: Law, draft: Law, _count: int) -> Round:
-    """The drafter looks at its token, finds that it gave it less than 15 % and stops before it."""
+    """The drafter looks at its token, finds that it gave it less than 15% and stops before it."""
 
     def propose(prefix: Prefix, coins: Coins) -> Draft:
         probs = draft(prefix)

@@ -34,7 +34,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
     From order statistics, whatever the distribution: the interval from the k-th smallest to the k-th largest misses
     the median with probability 2 P(Binomial(n, 1/2) < k), by the sign test. None where even the extremes are not wide
-    enough, as with fewer than six values at 95 %.
+    enough, as with fewer than six values at 95%.
     """
     ordered, n = sorted(values), len(values)
     missed, k = 0, 0

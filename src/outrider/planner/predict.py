@@ -28,7 +28,7 @@ class Estimate:
 
     Attributes:
         value: From all prompts.
-        low, high: An interval of 95 %, see :func:`ratio`; None of fewer than six prompts, which tell too little.
+        low, high: An interval of 95%, see :func:`ratio`; None of fewer than six prompts, which tell too little.
     """
 
     value: float

@@ -24,7 +24,7 @@ def test_an_answer_comes_in_tokens_that_show_how_they_came_about(open_page, api)
     assert "16 tokens in" in page.inner_text(".answer .note")
     _, first, rate, length = page.locator("#chat-stats dd").all_inner_texts()
     assert first.endswith(" ms")
-    assert (rate, length) == ("75 %", "4.00")
+    assert (rate, length) == ("75%", "4.00")
     (request,) = api.requests
     assert request["stream"] is request["return_token_details"] is True
     assert (request["model"], request["messages"]) == (INFO["target"], [{"role": "user", "content": "hello"}])
@@ -73,8 +73,8 @@ def test_a_token_tells_more_when_pointed_at(open_page):
     page.locator(".answer .accepted").first.hover()
     words = page.inner_text("#tip")
     assert "␣there, · drafted by ngram" in words
-    assert "Probability 95.1 %" in words
-    assert page.locator("#tip li").all_inner_texts()[1:3] == ["␣another\n5.0 %", "⏎\n1.1 %"]
+    assert "Probability 95.1%" in words
+    assert page.locator("#tip li").all_inner_texts()[1:3] == ["␣another\n5.0%", "⏎\n1.1%"]
     page.locator("#tip").hover()  # it stays while pointed at
     page.wait_for_timeout(300)
     assert page.is_visible("#tip")
@@ -179,10 +179,10 @@ def test_figures_are_live(open_page, api):
     page.keyboard.press("Enter")
     page.locator(".answer .bonus").first.wait_for()
     _, _, rate, length = page.locator("#chat-stats dd").all_inner_texts()
-    assert (rate, length) == ("75 %", "4.00")
+    assert (rate, length) == ("75%", "4.00")
     page.keyboard.press("Escape")
     page.locator(".answer .note", has_text="Stopped after").wait_for()
-    assert page.locator("#chat-stats dd").all_inner_texts()[2:] == ["75 %", "4.00"]
+    assert page.locator("#chat-stats dd").all_inner_texts()[2:] == ["75%", "4.00"]
 
 
 @pytest.mark.parametrize("stop", ["Escape", "button"])

@@ -33,7 +33,7 @@ export class Stats {
     const rate = speculation?.acceptance_rate ?? acceptanceRate;
     this.#put("speed", speed?.toFixed(1));
     this.#put("first", firstAt === undefined ? null : seconds(firstAt));
-    this.#put("rate", rate == null ? null : `${Math.round(100 * rate)} %`);
+    this.#put("rate", rate == null ? null : `${Math.round(100 * rate)}%`);
     this.#put("length", (speculation?.mean_acceptance_length ?? soFar(counts))?.toFixed(2));
     this.#legend.show(counts);
     this.note.textContent = speculation?.active === false ? `Speculation off: ${speculation.reason}.` : "";

@@ -164,7 +164,7 @@ function place(tip, span) {
 
 export function percent(logprob) {
   const value = 100 * Math.exp(logprob);
-  return value < 0.1 && value > 0 ? "< 0.1 %" : `${value.toFixed(value > 99.9 && value < 100 ? 2 : 1)} %`;
+  return value < 0.1 && value > 0 ? "< 0.1%" : `${value.toFixed(value > 99.9 && value < 100 ? 2 : 1)}%`;
 }
 
 function visible(text = "") {
