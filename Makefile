@@ -14,21 +14,24 @@ install: $(VENV)/.installed
 
 $(VENV)/.tools: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "Python %d.%d found; Outrider needs 3.10 or newer: make PYTHON=python3.x" % v[:2])'
-	@echo 'Setting up $(VENV) and building the native core: a few minutes, once.'
+	@echo 'Step 1 of 2, once: a virtual environment in $(VENV), and the build tools. About a minute.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check 'scikit-build-core>=0.11' 'nanobind>=2.9' 'cmake>=3.20' ninja
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.tools $(NATIVE)
+	@echo 'Step 2 of 2, once: building the native core, and what Outrider needs to run. Some minutes, without a word.'
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
+	@echo 'Installing what checks and tests need.'
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
 	touch $@
 
 # What the tests and benchmarks compare with: transformers and torch, which nothing else needs.
 $(VENV)/.reference: $(VENV)/.dev
+	@echo 'Installing what the tests compare with.'
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[reference]'
 	touch $@
 
