@@ -136,7 +136,7 @@ def test_the_document_has_the_promised_fields():
         "text": answer.text,
         "token_ids": list(answer.token_ids),
         "finish_reason": "length",
-        "usage": {"prompt_tokens": len(llm.encode("Hello")), "completion_tokens": 9},
+        "usage": {"prompt_tokens": len(llm.encode("Hello")), "completion_tokens": 9, "cached_tokens": 0},
         "speculation": {
             "active": True,
             "reason": "small proposes up to 3 tokens a round",

@@ -39,6 +39,15 @@ def test_a_chat_is_answered_as_generate_does():
     assert set(document["timing"]) == {"queue_s", "prefill_s", "decode_s", "tokens_per_s"}
 
 
+def test_what_of_the_prompts_was_read_before_is_counted_once_a_prompt():
+    async def test(client):
+        body = {"max_tokens": 2, "n": 3}
+        replies = [(await client.complete(one, **body)).json() for one in ([[A, B] * 20], [[A, B] * 25, [C] * 30])]
+        return [reply["usage"]["prompt_tokens_details"] for reply in replies]
+
+    assert ask(test) == [{"cached_tokens": 0}, {"cached_tokens": 40}]
+
+
 def test_a_stream_is_the_whole_reply_piece_by_piece():
     async def test(client):
         body = {"model": "toy", "messages": MESSAGES, "max_tokens": 20, "temperature": 0}

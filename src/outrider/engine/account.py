@@ -29,7 +29,11 @@ def account(
         text="".join(token.text for token in answer.emitted),
         token_ids=token_ids,
         finish_reason=answer.finish_reason,
-        usage=Usage(prompt_tokens=len(answer.request.prompt_ids), completion_tokens=len(token_ids)),
+        usage=Usage(
+            prompt_tokens=len(answer.request.prompt_ids),
+            completion_tokens=len(token_ids),
+            cached_tokens=answer.num_cached_tokens,
+        ),
         speculation=_speculation(answer, drafter, limit, store_problem),
         timing=Timing(
             load_s=load_s,

@@ -45,10 +45,15 @@ class EmittedToken:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens counted as the model sees them: chat template and end-of-sequence tokens included."""
+    """Tokens counted as the model sees them: chat template and end-of-sequence tokens included.
+
+    Attributes:
+        cached_tokens: Of the prompt, how many had been read for other requests that begin alike.
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

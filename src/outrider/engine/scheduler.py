@@ -189,6 +189,8 @@ class Scheduler:
             return False
         if best >= _WORTH_SHARING or (best > 0 and sequence.is_prompt_unread):
             self._stepper.share(sequence, cache_id, best)
+            if sequence.started_at is None:
+                sequence.num_cached_tokens = best
             if sequence.is_prompt_unread:
                 sequence.prompt_logprobs = heard
         return True

@@ -72,6 +72,7 @@ class Sequence:
         shaper: Knows the answer so far; what the target's logits go through.
         prompt_logprobs: How likely each token of the prompt was, None for the first, as far as it has been read; None
             if nobody asked.
+        num_cached_tokens: Of the prompt, how many it took from caches of others when it began.
         error: Why the target could not go on, if so; its finish reason says so, too.
         method: The rule that verified the last draft, once there was one.
         tree: How many tokens the largest draft that branched had at each depth.
@@ -97,6 +98,7 @@ class Sequence:
     tree: tuple[int, ...] | None = None
     draft_problem: str | None = None
     is_drafting: bool = True
+    num_cached_tokens: int = 0
     submitted_at: float = 0.0
     started_at: float | None = None
     first_token_at: float | None = None

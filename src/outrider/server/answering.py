@@ -145,7 +145,7 @@ class Reply:
         if event.output is None:
             return
         self.outputs[event.choice] = event.output
-        tally.add(event.output)
+        tally.add(event.output, is_first=event.choice % self.job.requests[0].params.n == 0)
         if event.output.error is not None and len(self.job.requests) == 1:
             raise ApiError(500, f"the answer cannot go on: {event.output.error}", code="answer_failed")
 

@@ -63,12 +63,14 @@ class Words:
 class Tally:
     """What of the answers' usage is known."""
 
+    cached_tokens: int = 0
     completion_tokens: int = 0
     accepted: int = 0
     rejected: int = 0
 
-    def add(self, output: GenerationOutput) -> None:
-        """Count an answer."""
+    def add(self, output: GenerationOutput, *, is_first: bool) -> None:
+        """Count an answer; prompts are counted once, with the first answer to each."""
+        self.cached_tokens += output.usage.cached_tokens if is_first else 0
         self.completion_tokens += output.usage.completion_tokens
         self.accepted += output.speculation.accepted_prediction_tokens
         self.rejected += output.speculation.rejected_prediction_tokens
@@ -79,6 +81,7 @@ class Tally:
             "prompt_tokens": prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
             "completion_tokens_details": {
                 "accepted_prediction_tokens": self.accepted,
                 "rejected_prediction_tokens": self.rejected,
