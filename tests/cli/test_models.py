@@ -72,6 +72,14 @@ def test_a_pair_is_checked_without_running_it(outrider, models, monkeypatch, dra
     assert document["shared_probability"] is None
 
 
+def test_a_draft_no_smaller_than_its_target_is_told(outrider, models):
+    told = "the draft is no smaller than the target"
+    assert told not in outrider("models", "check", models["target"], models["draft"])[1]
+    assert told in outrider("models", "check", models["target"], models["target"])[1]
+    document = json.loads(outrider("models", "check", models["draft"], models["target"], "--json")[1])
+    assert document["file_bytes"]["draft"] > document["file_bytes"]["target"]
+
+
 def test_ids_that_differ_are_listed_where_they_are_few(outrider, models, tmp_path):
     named = tiny.tokenizer_metadata(tiny.build_tokenizer())
     named["tokenizer.ggml.tokens"][382] = "<|begin|>"

@@ -136,6 +136,9 @@ def _lines(check: DraftCheck) -> Iterator[str]:
     if check.shared_probability is not None:
         yield f"  the target's probability of shared tokens: {check.shared_probability:.2%}"
     yield f"  what the engine does: {found.consequence}"
+    if check.file_bytes is not None and not check.is_smaller:
+        target, draft = map(_size, check.file_bytes)
+        yield f"  the draft is no smaller than the target ({draft}, {target}), so it can hardly make it faster"
     most = DraftOptions().vocab
     if most is not None and check.num_tokens[1] > most:
         rest = "--draft-options vocab=all leaves it all of them"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.backends.base import Rows
-from outrider.engine.loading import Model, ModelRef, Resolver, load_model, open_pair, resolve_quietly
+from outrider.engine.loading import Model, ModelRef, Opened, Resolver, load_model, open_pair, resolve_quietly
 from outrider.errors import UsageError
 from outrider.models.joint_vocabulary import JointVocabulary
 from outrider.models.vocabularies import Comparison, DifferingId, Relation, compare_vocabularies
@@ -33,6 +33,7 @@ class DraftCheck:
         num_shared: How many of the target's tokens, the control tokens included, the draft has, too.
         shared_probability: How much of the target's probability they hold, on average over the positions of some texts;
             None if the target was not run.
+        file_bytes: Sizes of the target's and of the draft's weights; None of models that have no files.
     """
 
     target: str
@@ -42,6 +43,12 @@ class DraftCheck:
     vocab_sizes: tuple[int, int]
     num_shared: int
     shared_probability: float | None
+    file_bytes: tuple[int, int] | None = None
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether the draft is smaller than the target, as far as their files say; otherwise it can hardly pay."""
+        return self.file_bytes is None or self.file_bytes[1] < self.file_bytes[0]
 
     @property
     def telling_ids(self) -> tuple[DifferingId, ...]:
@@ -61,6 +68,9 @@ class DraftCheck:
             "num_shared_tokens": self.num_shared,
             "shared_in_sample": self.comparison.shared_in_sample,
             "shared_probability": self.shared_probability,
+            "file_bytes": None
+            if self.file_bytes is None
+            else dict(zip(("target", "draft"), self.file_bytes, strict=True)),
             "num_differing_ids": len(self.comparison.differing_ids),
             "differing_ids": [
                 {"id": one.token_id, "target": one.target, "draft": one.draft} for one in self.telling_ids
@@ -99,6 +109,9 @@ def check_draft(
         vocab_sizes=(one.vocab_size, other.vocab_size),
         num_shared=len(shared),
         shared_probability=probability,
+        file_bytes=(ours.files.file_bytes, theirs.files.file_bytes)
+        if isinstance(ours, Opened) and isinstance(theirs, Opened)
+        else None,
     )
 
 
