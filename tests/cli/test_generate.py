@@ -355,6 +355,7 @@ def test_files_without_an_end_are_refused_before_they_are_opened(outrider, model
         prompt = () if option == "--prompts" else ("hi", "--draft", "ngram")
         problem = refusal(outrider("generate", *prompt, "--target", models["target"], option, name))
         assert f"{name} is no ordinary file" in problem
+        assert problem.rstrip().endswith("pipe it into -, standard input")
 
 
 def test_a_stream_without_an_end_is_refused(outrider, models, monkeypatch):

@@ -11,11 +11,13 @@ import threading
 
 import httpx
 import pytest
+import tiny
 from toy_llm import toy_tokenizer
 from toy_server import ask, serving, toy_llm, wait_until
 
 from outrider import SamplingParams
 from outrider.backends.toy import HashLM, ToyBackend
+from outrider.cli import main
 from outrider.errors import UsageError
 from outrider.server import engine as engine_module
 from outrider.server.keys import is_loopback
@@ -262,3 +264,10 @@ def test_addresses_that_cannot_be_had_are_refused():
     assert is_loopback("localhost")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("example.org")
+
+
+def test_caches_for_less_than_one_answer_are_refused_by_the_name_of_the_flag(capfd, tmp_path):
+    tiny.write_gguf(tiny.build_model(), tmp_path / "m.gguf", metadata=tiny.tokenizer_metadata(tiny.build_tokenizer()))
+    small = ("--threads", "1", "--ctx-size", "64", "--cache-tokens", "1", "--port", "0")
+    assert main(["serve", "--target", str(tmp_path / "m.gguf"), *small]) == 2
+    assert "--cache-tokens is 1; one request may take 256, so raise it, or lower --ctx-size" in capfd.readouterr().err

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from outrider.sampling.params import SamplingParams
 
 
+# Settings by which a flag of another name goes.
+_NAMES = {"max_cached_tokens": "cache_tokens"}
 # What a plan says.
 _PLANNED = ("draft", "draft_options", "num_speculative_tokens", "draft_tree", "rule")
 
@@ -48,7 +50,10 @@ class EngineFlags:
 
     target: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="The model that answers: a path, a catalog name, or hf:owner/repo[/file]."),
+        typer.Option(
+            metavar="REF",
+            help="The model that answers: a path, a catalog name, or hf:owner/repo[/file]. [required without --plan]",
+        ),
     ] = None
     draft: Annotated[
         str,
@@ -236,8 +241,8 @@ def speaking_of_flags(kind: type = Flags) -> Iterator[None]:
         yield
     except UsageError as error:
         name, _, rest = str(error).partition(" is ")
-        is_setting = name in {field.name for field in fields(kind)}
-        text = f"--{name.replace('_', '-')} is {rest}" if is_setting else str(error)
+        is_setting = name in _NAMES or name in {field.name for field in fields(kind)}
+        text = f"--{_NAMES.get(name, name).replace('_', '-')} is {rest}" if is_setting else str(error)
         raise type(error)(text.replace(" ctx_size", " --ctx-size")) from error
 
 

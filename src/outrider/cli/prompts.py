@@ -60,21 +60,27 @@ def read_text(name: str) -> str:
     if name == "-" and sys.stdin is None:
         raise UsageError("standard input is closed; pipe the text into it, or give it as an argument")
     try:
-        if name != "-" and not S_ISREG(mode := Path(name).stat().st_mode) and not S_ISDIR(mode):
-            raise UsageError(f"{name} is no ordinary file, so its end may never come; pipe it into -, standard input")
-        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise UsageError(f"{_shown(name)} holds more than {_MAX_BYTES >> 20} MiB; give a part of it")
-        return data.decode("utf-8-sig")
+        return _read(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(
             f"{_shown(name)} line {line} is not UTF-8 (byte {error.object[error.start]:#04x}); save it as UTF-8"
         ) from error
+    except UsageError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{_shown(name)} cannot be read: {reason}; check the path") from error
+
+
+def _read(name: str) -> bytes:
+    if name != "-" and not S_ISREG(mode := Path(name).stat().st_mode) and not S_ISDIR(mode):
+        raise UsageError(f"{name} is no ordinary file, so its end may never come; pipe it into -, standard input")
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{_shown(name)} holds more than {_MAX_BYTES >> 20} MiB; give a part of it")
+    return data
 
 
 def _shown(name: str) -> str:

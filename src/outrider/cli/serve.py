@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.flags import EngineFlags, number, whole, with_flags
+from outrider.cli.flags import EngineFlags, number, speaking_of_flags, whole, with_flags
 from outrider.cli.prompts import read_text
 from outrider.errors import UsageError
 
@@ -103,7 +103,7 @@ def serve(
     from outrider.server.running import serve as run
 
     settings = flags.settings()
-    with closing(reserve(flags.host, flags.port)) as address:
+    with closing(reserve(flags.host, flags.port)) as address, speaking_of_flags():
         cut_off = run(flags.load(Notes()), settings, address, flags.host)
     if as_json:
         sys.stdout.write(json.dumps({"cut_off": cut_off}) + "\n")
