@@ -7,7 +7,12 @@ from html.parser import HTMLParser
 import pytest
 from plans import made_up, outcome
 
-from outrider.planner.report import html_report
+from outrider.planner import report
+from outrider.planner.document import Figure
+
+
+def html_report(plan):
+    return report.html_report(plan, command="outrider plan --target 'a b'", version="1.2.3")
 
 
 class Tags(HTMLParser):
@@ -44,6 +49,10 @@ def test_a_page_holds_everything_and_fetches_nothing():
     assert "prefers-color-scheme: dark" in page
     assert page.count("var(--ink)") > 50
     assert "#010101" not in page
+    assert "<th>run</th>" in page
+    assert "<code>outrider plan --target &#39;a b&#39;</code>" in page
+    assert "Outrider 1.2.3, 2026" in page
+    assert "Times of one pass differ by 10%" in page
 
 
 def test_names_are_text_whatever_they_hold():
@@ -61,6 +70,7 @@ def test_what_was_not_measured_is_not_plotted(count):
     page = html_report(plan)
     assert read(page).seen.count("svg") == (1 if count == 0 else 3)
     assert ("Do not speculate" in page) == (count == 0)
+    assert "<th>run</th>" not in page
 
 
 def test_a_noisy_machine_and_a_single_prompt_are_said():
@@ -68,3 +78,24 @@ def test_a_noisy_machine_and_a_single_prompt_are_said():
     page = html_report(replace(plan, is_noisy=True, prompts=replace(plan.prompts, measured=1)))
     assert "This machine was noisy" in page
     assert "From so few prompts there are no intervals, which take 6" in page
+
+
+@pytest.mark.parametrize(
+    ("low", "families", "doubts"),
+    [
+        (1.01, {"code": 1}, ()),
+        (None, {}, ()),
+        (
+            1.0,
+            {"code": 0, "chat": 0},
+            ("The interval holds 1: it may gain nothing.", "Plain decoding is the best choice for code, chat."),
+        ),
+    ],
+)
+def test_what_speaks_against_the_recommended_draft_is_said(low, families, doubts):
+    plan = made_up(by_family=families)
+    best = replace(plan.best, speed=replace(plan.best.speed, speedup=Figure(1.1, low, 1.2)))
+    plan = replace(plan, choices=(plan.choices[0], best))
+    assert plan.doubts == doubts
+    assert all(said in html_report(plan) for said in doubts)
+    assert replace(plan, recommended=0).doubts == ()

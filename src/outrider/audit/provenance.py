@@ -28,7 +28,7 @@ def model_files(path: Path) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Return the versions of what an audit's numbers depend on."""
     return {
-        "outrider": _own_version(),
+        "outrider": own_version(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
@@ -38,7 +38,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """Return the version of this package."""
     try:
         return version("outrider")
     except PackageNotFoundError:  # run from its sources

@@ -23,7 +23,7 @@ def bench(
     *,
     prompts: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="JSON lines with prompt and, if wanted, id, family; - is stdin."),
+        typer.Option(metavar="FILE", help="JSON lines with prompt and, if wanted, id, family; - is stdin. [required]"),
     ] = None,
     repeats: Annotated[int, typer.Option(metavar="N", help="How often each prompt is answered both ways.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
@@ -119,7 +119,7 @@ def _show(document: dict[str, Any]) -> None:
     from outrider.metrics.paired import MIN_DECODED
 
     table = Table("family", "", box=None, header_style="bold", pad_edge=False)
-    for heading in ("prompts", "tokens/s", "by plain", "first token", "accepted", "tokens a round"):
+    for heading in ("prompts", "tokens/s", "times plain", "first token", "accepted", "tokens a round"):
         table.add_column(heading, justify="right")
     for family, ways in {**document["families"], "all": document["all"]}.items():
         for name, way in ways.items():
@@ -128,7 +128,7 @@ def _show(document: dict[str, Any]) -> None:
     console.width = max(console.width, 120) if not console.is_terminal else console.width
     console.print(table)
     console.print(
-        "Medians [quartiles]; by plain: ratio within a pair, median over prompts [95 % interval, from six prompts on]. "
+        "Medians [quartiles]; times plain: ratio within a pair, median over prompts [95% interval, from six on]. "
         f"Answers of less than {MIN_DECODED + 1} tokens are not rated."
     )
     if len(document["all"]) == 1:

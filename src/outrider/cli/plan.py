@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -25,12 +26,19 @@ if TYPE_CHECKING:
     from outrider.planner.measuring import Progress
 
 _RUN = 3  # choices under --validate
-_OWN = ("draft", "num_speculative_tokens", "store", "draft_tree", "plan")
+_OWN = ("target", "draft", "num_speculative_tokens", "store", "draft_tree", "plan")
+_Target = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF", help="The model that answers: a path, a catalog name, or hf:owner/repo[/file]. [required]"
+    ),
+]
 
 
 @partial(with_flags, without=_OWN)
 def plan(  # noqa: PLR0913 - each is a flag
     *,
+    target: _Target = None,
     draft: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,7 +52,8 @@ def plan(  # noqa: PLR0913 - each is a flag
     prompts: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Prompts like yours: JSON lines with prompt and, if wanted, id, family; - is stdin."
+            metavar="FILE",
+            help="Prompts like yours: JSON lines with prompt and, if wanted, id, family; - is stdin. [required]",
         ),
     ] = None,
     validate: Annotated[
@@ -71,15 +80,13 @@ def plan(  # noqa: PLR0913 - each is a flag
 
     for name, path in (("--save", save), ("--report", report)):
         _check_place(name, path)
-    wish = _wish(flags, draft, models, prompts, num_run=_RUN if validate else 0)
+    wish = _wish(replace(flags, target=target), draft, models, prompts, num_run=_RUN if validate else 0)
     made = _make(wish, flags, Notes())
     document = to_json(made)
     if save is not None:
         Path(save).write_text(document + "\n", encoding="utf-8")
     if report is not None:
-        from outrider.planner.report import html_report
-
-        Path(report).write_text(html_report(made), encoding="utf-8")
+        _write_report(made, Path(report))
     if as_json:
         sys.stdout.write(document + "\n")
     else:
@@ -153,6 +160,14 @@ def _make(wish: Wish, flags: Flags, notes: Notes) -> Plan:
                 progress=progress,
             ),
         )
+
+
+def _write_report(made: Plan, path: Path) -> None:
+    from outrider.audit.provenance import own_version
+    from outrider.cli.audit import command
+    from outrider.planner.report import html_report
+
+    path.write_text(html_report(made, command=command(), version=own_version()), encoding="utf-8")
 
 
 @contextmanager

@@ -27,10 +27,10 @@ def show_plan(plan: Plan, saved_as: str | None) -> None:
 
 def _choices(plan: Plan) -> Table:
     table = Table("", "choice", box=None, header_style="bold", pad_edge=False)
-    headings = ["tokens/s", "by plain", "tokens a round", "drafted", "first accepted"]
+    headings = ["tokens/s", "times plain", "tokens a round", "drafted", "first accepted"]
     is_run = any(one.measured_tokens_per_s is not None for one in plan.choices)
     for heading in [*headings, *(["run", "predicted by run"] if is_run else [])]:
-        table.add_column(heading, justify="right", no_wrap=heading == "by plain")
+        table.add_column(heading, justify="right", no_wrap=heading == "times plain")
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
     shown = order[:_SHOWN] if 0 in order[:_SHOWN] else [*order[: _SHOWN - 1], 0]
     for number in shown:
@@ -48,7 +48,7 @@ def _choices(plan: Plan) -> Table:
 
 def _families(plan: Plan) -> Table:
     table = Table("family", "best choice", box=None, header_style="bold", pad_edge=False)
-    for heading in ("tokens/s", "by plain", "prompts"):
+    for heading in ("tokens/s", "times plain", "prompts"):
         table.add_column(heading, justify="right")
     for family, number in plan.by_family.items():
         one = plan.choices[number]
@@ -83,7 +83,7 @@ def _basis(prompts: Prompts) -> str:
         return "From a single prompt, which says nothing of others: there is no interval."
     if prompts.measured < LEAST_PROMPTS:
         return f"{basis}: too few for an interval, which takes {LEAST_PROMPTS}."
-    return f"{basis}; by plain: with an interval of 95 % over prompts, for families of {LEAST_PROMPTS} and more."
+    return f"{basis}; times plain: with an interval of 95% over prompts, for families of {LEAST_PROMPTS} and more."
 
 
 def _advice(plan: Plan, saved_as: str | None) -> list[str]:
@@ -99,7 +99,8 @@ def _advice(plan: Plan, saved_as: str | None) -> list[str]:
     if best.draft_tree:
         flags += ["--draft-tree", str(best.draft_tree)]
     how = f"--plan {saved_as}" if saved_as else " ".join(flags)
-    return [f"Speculate with {best.name}: {_interval(best.speed.speedup)} times plain decoding. Use {how}."]
+    gain = f"{_interval(best.speed.speedup)} times plain decoding"
+    return [" ".join([f"Speculate with {best.name}: {gain}.", *plan.doubts, f"Use {how}."])]
 
 
 def _interval(figure: Figure) -> str:

@@ -138,7 +138,7 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value with its interval of 95 % over prompts, which one prompt has not."""
+    """A value with its interval of 95% over prompts, which one prompt has not."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -299,6 +299,20 @@ class Plan:
     def speculates(self) -> bool:
         """Whether any draft is worth its while."""
         return bool(self.best.drafts)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against the recommended draft, a sentence each; none of plain decoding."""
+        if not self.speculates:
+            return ()
+        low = self.best.speed.speedup.low
+        plain = [family for family, number in self.by_family.items() if not self.choices[number].drafts]
+        told = []
+        if low is not None and low <= 1:
+            told.append("The interval holds 1: it may gain nothing.")
+        if plain:
+            told.append(f"Plain decoding is the best choice for {', '.join(plain)}.")
+        return tuple(told)
 
 
 def to_json(plan: Plan) -> str:

@@ -103,7 +103,7 @@ def cost_plot(plan: Plan) -> str:
 
 
 def speedup_plot(plan: Plan) -> str | None:
-    """Return the speed by plain decoding's, by the limit of draft tokens; None if nothing was drafted."""
+    """Return the speed, times plain decoding's, by the limit of draft tokens; None if nothing was drafted."""
     series: dict[tuple[str, ...], list[Outcome]] = {}
     for one in plan.choices:
         if one.num_speculative_tokens and not one.draft_tree and one.rule == plan.settings.rule:
@@ -123,7 +123,7 @@ def speedup_plot(plan: Plan) -> str | None:
         axes.axhline(1, color=_INK, linewidth=1, linestyle="--")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:.0f}")
-        axes.set(xlabel="most draft tokens a round", ylabel="speed by plain decoding's", ylim=(0, None))
+        axes.set(xlabel="most draft tokens a round", ylabel="speed, times plain decoding's", ylim=(0, None))
         axes.legend(fontsize=8, labelcolor=_INK)
 
     return _svg("speedup", draw)

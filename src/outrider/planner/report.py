@@ -12,8 +12,14 @@ from outrider.planner.plots import acceptance_plot, cost_plot, speedup_plot, val
 from outrider.planner.predict import LEAST_PROMPTS
 
 
-def html_report(plan: Plan) -> str:
-    """Return the page."""
+def html_report(plan: Plan, *, command: str, version: str) -> str:
+    """Return the page.
+
+    Args:
+        plan: What it shows.
+        command: That made the plan.
+        version: Of the package.
+    """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["interval"] = _interval
     template = resources.files("outrider.planner").joinpath("report.html").read_text(encoding="utf-8")
@@ -25,7 +31,16 @@ def html_report(plan: Plan) -> str:
     }
     shown = {title: Markup(svg) for title, svg in plots.items() if svg is not None}  # noqa: S704 - made here
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
-    return environment.from_string(template).render(plan=plan, plots=shown, order=order, least_prompts=LEAST_PROMPTS)
+    return environment.from_string(template).render(
+        plan=plan,
+        plots=shown,
+        order=order,
+        least_prompts=LEAST_PROMPTS,
+        is_run=any(one.measured_tokens_per_s is not None for one in plan.choices),
+        spread=max(one.spread for one in plan.passes),
+        command=command,
+        version=version,
+    )
 
 
 def _interval(figure: Figure, digits: int = 2) -> str:
