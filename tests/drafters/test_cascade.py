@@ -116,6 +116,13 @@ def test_a_long_context_is_read_if_the_rest_of_the_answer_repays_that(num_remain
     assert short.drafter.asked == [[0]]
 
 
+@pytest.mark.parametrize(("num_remaining", "is_read"), [(12, True), (4, False)])
+def test_reading_is_repaid_by_as_many_rounds_as_the_allowed_length_leaves(num_remaining, is_read):
+    one = model(says(7), cost=0.02, max_tokens=1)  # up to two tokens a round, however many longer drafts would bring
+    ask(make(one, costs=FLAT), [*FILE, *FILE[::-1]], num_remaining=num_remaining)
+    assert bool(one.drafter.asked) == is_read
+
+
 def test_several_requests_are_asked_for_at_once():
     one = model(says(7, 8, 9))
     cascade = make(one, Member(NgramDrafter()))

@@ -227,11 +227,11 @@ class CascadeDrafter:
                 continue
             sharing = sum(number not in other.memory.dropped for other in turns)
             token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing
-            limit, gain = self._expect(turn, number, token_cost)
+            limit, accepted, gain = self._expect(turn, number, token_cost)
             if limit == 0:
                 continue
             reading = self._reading(turn, number, costs)
-            if gain > best and self._repays(turn, number, gain - turn.gain, reading):
+            if gain > best and self._repays(turn, number, gain - turn.gain, accepted, reading):
                 turn.chosen, turn.limit, turn.token_cost, best = number, limit, token_cost, gain
                 turn.is_probe = False
             elif gain <= 0 and turn.chosen is None:
@@ -239,8 +239,8 @@ class CascadeDrafter:
                 if turn.memory.standings[number].credit.may_probe(probe):
                     turn.chosen, turn.limit, turn.token_cost, turn.is_probe = number, 1, token_cost, True
 
-    def _expect(self, turn: Turn, number: int, token_cost: float) -> tuple[int, float]:
-        """Return how many tokens a model may draft, all of which may be lost, and what it gains by its record."""
+    def _expect(self, turn: Turn, number: int, token_cost: float) -> tuple[int, float, float]:
+        """Return how many tokens a model may draft, all of which may be lost, and what it brings and gains."""
         standing = turn.memory.standings[number]
         limit = min(self.members[number].max_tokens, turn.request.max_tokens)
         while limit and token_cost * limit + self._added(turn, limit) > standing.credit.balance:
@@ -249,15 +249,24 @@ class CascadeDrafter:
         drafted, passes = record.drafted / record.rounds, record.passes / record.rounds
         part = min(1.0, limit / max(passes, 1e-9))
         cost = self._added(turn, round(part * drafted)) + token_cost * max(1.0, part * passes)
-        return limit, part * record.accepted / record.rounds - turn.rate * cost
+        accepted = part * record.accepted / record.rounds
+        return limit, accepted, accepted - turn.rate * cost
 
     def _reading(self, turn: Turn, number: int, costs: PassCosts) -> float:
         """Return what it costs a model to read what it has not read, beyond the pass that it drafts with anyway."""
         num_read = turn.memory.standings[number].num_read
         return max(0.0, costs.reading(turn.memory.length - num_read, context=num_read) - costs.at(1, num_read))
 
-    def _repays(self, turn: Turn, number: int, edge: float, reading: float) -> bool:
-        """Whether what a model must read is repaid by what it promises for the rest of the answer."""
+    def _repays(self, turn: Turn, number: int, edge: float, accepted: float, reading: float) -> bool:
+        """Whether what a model must read is repaid by what it promises for the rest of the answer.
+
+        Args:
+            turn: A request in a round.
+            number: The model's.
+            edge: What it promises in this round beyond what is looked up.
+            accepted: Tokens that it is expected to bring in a round.
+            reading: What it costs to read.
+        """
         memory = turn.memory
         standing = memory.standings[number]
         if memory.has_grown:
@@ -265,7 +274,7 @@ class CascadeDrafter:
             standing.num_edges += 1
         limit = turn.request.num_remaining
         num_tokens = self._lengths.remaining(memory.length - memory.start, limit)
-        num_rounds = num_tokens / (1 + standing.record.accepted / standing.record.rounds)
+        num_rounds = num_tokens / (1 + accepted)
         average = standing.edge / (standing.num_edges + _CAUTION)
         return average * num_rounds >= turn.rate * reading
 
