@@ -34,6 +34,8 @@ from outrider import LLM, SamplingParams
 QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
 CONTEXT = 4096
 LONG_PROMPT_TOKENS = 2000
+# Of connections: llama-server closes idle ones, and a request may meet that.
+ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ async def ask_all(server: Server, texts: Sequence[str], clients: int, num_tokens
         while waiting:
             streams.append(await ask(http, server.spec, waiting.pop(), num_tokens))
 
-    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+    async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
         await ask(http, server.spec, "Say hello.", 8)
         await asyncio.gather(*(client(http) for _ in range(clients)))
     return streams
@@ -108,7 +110,7 @@ def told(streams: Sequence[Stream]) -> dict[str, Any]:
 
 async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: str) -> dict[str, Any]:
     """Send a long prompt while four others are being answered; tell how long those waited."""
-    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+    async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
         others = [Stream(time.perf_counter()) for _ in range(4)]
         tasks = [
             asyncio.create_task(ask(http, server.spec, text, 512, stream))
@@ -140,7 +142,7 @@ async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: 
 async def one_client(server: Server, llm: LLM, texts: Sequence[str], num_tokens: int) -> dict[str, Any]:
     """Answer prompts in turns, by the server and by generate, and compare tokens after the first by their time."""
     ratios = []
-    async with httpx.AsyncClient(base_url=server.address, timeout=600) as http:
+    async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
         for text in texts:
             params = SamplingParams(max_tokens=num_tokens)
             stream = await ask(http, server.spec, text, num_tokens)
