@@ -11,6 +11,7 @@ from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.pace import Pace
 from outrider.engine.prefixes import PrefixCache, as_ids
@@ -28,7 +29,9 @@ def draft_model():
 
 
 def cascade():
-    return CascadeDrafter([Member(draft_model(), 0.3), Member(NgramDrafter())], vocab_size=11)
+    return CascadeDrafter(
+        [Member(draft_model(), PassCosts().in_units_of(1 / 0.3)), Member(NgramDrafter())], vocab_size=11
+    )
 
 
 DRAFTERS = {"none": lambda: None, "model": draft_model, "cascade": cascade}
@@ -75,6 +78,7 @@ def test_a_text_does_not_depend_on_what_else_runs(drafter, limit):
             scheduler.cancel(max(gone))
         for sequence, _ in scheduler.step():
             assert sequence.error is None
+            assert sequence.draft_problem is None
             if sequence.finish_reason is not None:
                 answered[sequence.request.request_id] = sequence
         assert limit is None or scheduler.num_live == 1 or scheduler.num_cached_tokens <= limit
@@ -298,3 +302,27 @@ def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too():
     assert ended[1].counters.num_drafts > 0
     for request in requests:
         assert result_of(ended[request.request_id]) == alone(request)
+
+
+def test_nobody_begins_with_what_a_request_that_failed_has_left():
+    class Failing(ToyBackend):
+        num_passes, forks = 0, 0
+
+        def forward(self, batch):
+            self.num_passes += 1
+            if self.num_passes == 2:
+                raise ZeroDivisionError("in the midst of a round")
+            return super().forward(batch)
+
+        def fork(self, sequence_id):
+            self.forks += 1
+            return super().fork(sequence_id)
+
+    plain = make_stepper(TARGET)
+    stepper = type(plain)(Failing(TARGET), 11, frozenset(), plain.detokenizer)
+    scheduler = Scheduler(stepper, max_sequences=1, clock=clock())
+    for number in (1, 2):
+        scheduler.submit(make_request(number, ALIKE))
+    ended = finish(scheduler)
+    assert [ended[number].finish_reason for number in (1, 2)] == ["error", "length"]
+    assert stepper.target.forks == 0

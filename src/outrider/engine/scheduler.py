@@ -116,7 +116,7 @@ class Scheduler:
                 sequence.first_token_at = now
         ended = [sequence for sequence in self._live if sequence.finish_reason is not None]
         self._live = [sequence for sequence in self._live if sequence.finish_reason is None]
-        self._admit(now, ended)
+        self._admit(now, [sequence for sequence in ended if sequence.error is None])
         for sequence in ended:
             self._retire(sequence)
         return [*emitted.items(), *((sequence, ()) for sequence in ended if sequence not in emitted)]
