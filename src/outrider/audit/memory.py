@@ -60,7 +60,8 @@ class Memory:
     def learn(self, prefixes: Iterable[Prefix]) -> None:
         """Compute what is not remembered of some rows, many in a pass."""
         chains: list[tuple[Prefix, int]] = []  # the longest of each line of descent, and the shortest wanted of it
-        for prefix in sorted(set(prefixes) - self._rows.keys(), reverse=True):
+        # Not a difference of sets: that would hash every prefix there is.
+        for prefix in sorted({prefix for prefix in prefixes if prefix not in self._rows}, reverse=True):
             if chains and chains[-1][0][: len(prefix)] == prefix:
                 chains[-1] = (chains[-1][0], len(prefix))
             else:
