@@ -41,7 +41,8 @@ def caches(service):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_frees_its_place_and_its_caches(stream):
+def test_a_client_that_leaves_frees_its_place_and_its_caches(stream, monkeypatch):
+    monkeypatch.setattr(engine_module, "MAX_UNREAD", ENDLESS["max_tokens"])  # a toy may outrun a busy event loop
     with serving(endless_llm(), max_sequences=1) as (url, service):
         with httpx.Client(base_url=url) as client:
             if stream:
@@ -88,44 +89,6 @@ def test_a_reader_that_does_not_read_is_held_to_a_limit(monkeypatch):
             await ticket.read()
 
     ask(test, endless_llm())
-
-
-def test_a_client_that_takes_nothing_is_dropped():
-    async def test(client):
-        app, sent = client.http._transport.app, []
-
-        async def receive():
-            if sent:
-                await asyncio.Event().wait()  # the client is there, and silent
-            return {"type": "http.request", "body": json.dumps({**ENDLESS, "stream": True}).encode()}
-
-        async def send(message):
-            sent.append(message["type"])
-            if len(sent) == 3:
-                await asyncio.Event().wait()  # its window is full
-
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
-        await app(scope, receive, send)
-        assert sent == ["http.response.start", "http.response.body", "http.response.body"]
-        assert client.service.engine.num_open == 0
-
-    ask(test, endless_llm(), client_timeout_s=0.2)
-
-
-def test_a_body_that_does_not_come_is_not_waited_for():
-    with serving(client_timeout_s=0.2) as (url, _):
-        host, port = url.removeprefix("http://").split(":")
-        head = [
-            "POST /v1/completions HTTP/1.1",
-            "Host: localhost",
-            "Content-Type: application/json",
-            "Content-Length: 9",
-        ]
-        with socket.create_connection((host, int(port))) as slow:
-            slow.sendall("\r\n".join([*head, "", "{"]).encode())
-            slow.settimeout(20)
-            assert b" 408 " in slow.recv(4096)
 
 
 def test_an_answer_that_fails_fails_alone():

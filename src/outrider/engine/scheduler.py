@@ -92,12 +92,15 @@ class Scheduler:
         self._waiting.append(sequence)
         return sequence
 
-    def cancel(self, request_id: Hashable) -> None:
-        """Drop a request and free its place and its caches. One that is unknown, or has ended, is ignored."""
+    def cancel(self, request_id: Hashable) -> Sequence | None:
+        """Drop a request, free its place and its caches, and return it; None if it is unknown or has ended."""
         for held in (self._waiting, self._live):
-            for sequence in [one for one in held if one.request.request_id == request_id]:
-                held.remove(sequence)
-                self._retire(sequence)
+            for sequence in held:
+                if sequence.request.request_id == request_id:
+                    held.remove(sequence)
+                    self._retire(sequence)
+                    return sequence
+        return None
 
     def step(self) -> list[Progress]:
         """Run one round and return what it added, to each request that emitted something or has ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from outrider.server.schemas import ChatRequest, Generation
 from outrider.server.settings import Settings
 
 _DONE = b"data: [DONE]\n\n"
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # No line of an event ends at these, but many clients think so, ``str.splitlines`` and with it httpx among them.
 _LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 
@@ -40,6 +41,7 @@ class Reply:
         model: Its name.
         finished: Is told once how it went, with the status, or None where the client had gone.
         outputs: The whole answers, by choice.
+        num_tokens: How many tokens have come for it.
     """
 
     engine: Engine
@@ -52,6 +54,7 @@ class Reply:
     model: str
     finished: Callable[[Reply, int | None], None]
     outputs: dict[int, GenerationOutput] = field(default_factory=dict)
+    num_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,8 +69,7 @@ class Reply:
                     group.cancel_scope.cancel()
 
                 group.start_soon(watch)
-                patient = _Patient(send, self.settings.client_timeout_s, group.cancel_scope)
-                status = await (self._stream(patient) if self.asked.stream else self._whole(scope, receive, patient))
+                status = await (self._stream(send) if self.asked.stream else self._whole(scope, receive, send))
                 group.cancel_scope.cancel()
         finally:
             self.engine.cancel(self.ticket)
@@ -89,17 +91,17 @@ class Reply:
     async def _send_chunks(self, send: Send) -> None:
         choices, tally = self._choices(), Tally()
         includes_usage = self.asked.stream_options is not None and self.asked.stream_options.include_usage
+        write = _Chunks(self._head(is_chunk=True), len(choices) == 1, usage_null=includes_usage)
         first = [chunk for choice in choices for chunk in choice.first()]
         if first:
-            await send(_body(b"".join(self._chunk(chunk, usage_null=includes_usage) for chunk in first)))
+            await send(_body(write(first)))
         while len(self.outputs) < len(choices):
-            parts: list[bytes] = []
+            parts: list[dict[str, Any]] = []
             for event in await self.ticket.read():
-                if event.output is not None:
-                    self._take(event, tally)
-                parts += (self._chunk(one, usage_null=includes_usage) for one in choices[event.choice].add(event))
+                self._take(event, tally)
+                parts += choices[event.choice].add(event)
             if parts:
-                await send(_body(b"".join(parts)))
+                await send(_body(write(parts)))
         last = b""
         if includes_usage:
             usage = {"usage": tally.to_json(self.job.num_prompt_tokens)}
@@ -124,8 +126,8 @@ class Reply:
         while len(last) < len(choices):
             for event in await self.ticket.read():
                 tokens[event.choice] += event.tokens
+                self._take(event, tally)
                 if event.output is not None:
-                    self._take(event, tally)
                     last[event.choice] = event
         told = [choice.whole(tokens[place], last[place], self.outputs[place]) for place, choice in enumerate(choices)]
         if self.asked.prompt_logprobs is not None:
@@ -137,11 +139,12 @@ class Reply:
         return {**self._head(), "choices": told, **usage, **alone}
 
     def _take(self, event: Event, tally: Tally) -> None:
-        """Note an answer that has ended.
+        """Note what has come, and the whole answer if it has ended.
 
         Raises:
             ApiError: It has ended in an error, and is the only one.
         """
+        self.num_tokens += len(event.tokens)
         if event.output is None:
             return
         self.outputs[event.choice] = event.output
@@ -158,38 +161,39 @@ class Reply:
             kind = "chat.completion.chunk" if is_chunk else "chat.completion"
         return {"id": self.request_id, "object": kind, "created": self.created, "model": self.model}
 
-    def _chunk(self, choice: dict[str, Any], *, usage_null: bool) -> bytes:
-        document = {**self._head(is_chunk=True), "choices": [choice]}
-        if len(self.job.requests) == 1:
-            document |= {name: choice[name] for name in ("speculation", "timing") if name in choice}
-        if usage_null:
-            document["usage"] = None
-        return _event(document)
-
     def _late(self) -> ApiError:
         limit = self.settings.request_timeout_s
         return ApiError(504, f"the answer took longer than {limit:g} s, which is the server's limit", code="timeout")
 
 
-class _Patient:
-    """Sends, and ends the reply when the client takes nothing for too long."""
+class _Chunks:
+    """Writes the chunks of a stream as events. What all of them begin with is made once.
 
-    def __init__(self, send: Send, timeout_s: float, scope: anyio.CancelScope) -> None:
-        self._send = send
-        self._timeout_s = timeout_s
-        self._scope = scope
+    Args:
+        head: What a chunk holds beside its choice.
+        is_alone: Whether there is one choice only, whose account then stands at the top level, too.
+        usage_null: Whether each chunk says that it has no usage.
+    """
 
-    async def __call__(self, message: Any) -> None:
-        with anyio.move_on_after(self._timeout_s) as waiting:
-            await self._send(message)
-        if waiting.cancelled_caught:
-            self._scope.cancel()
-            await anyio.sleep(0)
+    def __init__(self, head: dict[str, Any], is_alone: bool, *, usage_null: bool) -> None:  # noqa: FBT001
+        self._head = _to_json(head).removesuffix("}") + ","
+        self._is_alone = is_alone
+        self._rest = {"usage": None} if usage_null else {}
+
+    def __call__(self, choices: Iterable[dict[str, Any]]) -> bytes:
+        return b"".join(map(self._chunk, choices))
+
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        told = {name: choice[name] for name in ("speculation", "timing") if self._is_alone and name in choice}
+        return _framed(self._head + _to_json({"choices": [choice], **told, **self._rest}).removeprefix("{"))
 
 
 def _event(document: dict[str, Any]) -> bytes:
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return b"data: " + text.translate(_LINE_ENDS).encode() + b"\n\n"
+    return _framed(_to_json(document))
+
+
+def _framed(text: str) -> bytes:
+    return b"data: " + (text if text.isascii() else text.translate(_LINE_ENDS)).encode() + b"\n\n"
 
 
 def _body(body: bytes, *, more: bool = True) -> dict[str, Any]:

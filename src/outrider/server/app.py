@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from outrider.server.answering import Reply
 from outrider.server.bodies import parse_object
+from outrider.server.connections import Lingering
 from outrider.server.jobs import Job, as_prompts, chat_job, completion_job, naming, plain_messages
 from outrider.server.keys import Gate
 from outrider.server.openapi import document
@@ -184,7 +185,7 @@ class Api:
         service = self._service
         return Reply(
             engine=service.engine,
-            ticket=service.engine.submit(job.requests),
+            ticket=service.engine.submit(job.requests, is_streamed=asked.stream is True),
             job=job,
             asked=asked,
             style=style,
@@ -214,7 +215,7 @@ def make_app(service: Service, *, is_loopback: bool = True) -> Starlette:
     gate = Middleware(Gate, keys=service.settings.api_keys, is_loopback=is_loopback)
     return Starlette(
         routes=[*Api(service).routes(), *page_routes()],
-        middleware=[gate],
+        middleware=[Middleware(Lingering), gate],
         lifespan=lifespan,
         exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _failure},
     )

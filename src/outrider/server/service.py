@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from outrider.engine.llm import LLM
 from outrider.engine.prefixes import rounded
-from outrider.engine.scheduler import Scheduler
-from outrider.server.engine import Engine, Event
+from outrider.server.engine import Engine
 from outrider.server.logs import Log
 from outrider.server.metrics import Metrics
 from outrider.server.settings import Settings
@@ -49,7 +47,7 @@ class Service:
             max_sequences=settings.max_sequences,
             max_waiting=settings.max_waiting,
             max_cached_tokens=self.num_tokens,
-            observe=self._observe,
+            metrics=self.metrics,
         )
 
     @property
@@ -126,7 +124,7 @@ class Service:
             status=status,
             gone=True if status is None else None,
             prompt_tokens=reply.job.num_prompt_tokens,
-            completion_tokens=sum(output.usage.completion_tokens for output in outputs),
+            completion_tokens=reply.num_tokens,
             finish_reasons=[output.finish_reason for output in outputs],
             num_draft_tokens=sum(output.speculation.counters.num_draft_tokens for output in outputs),
             num_accepted_tokens=sum(output.speculation.counters.num_accepted_tokens for output in outputs),
@@ -134,6 +132,3 @@ class Service:
             decode_s=max((round(output.timing.decode_s, 4) for output in outputs), default=None),
             **text,
         )
-
-    def _observe(self, events: Sequence[Event], scheduler: Scheduler) -> None:
-        self.metrics.observe(events, scheduler)
