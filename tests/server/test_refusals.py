@@ -31,6 +31,7 @@ CHATS = {
     ),
     "arguments that are not Unicode": ({"messages": [*calling('{"a": "\\ud800"}'), USER]}, "messages[0].tool_calls"),
     "a stream of prompt_logprobs": ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
+    "options of a stream that is none": ({"stream_options": {"include_usage": True}}, "stream_options"),
     "messages that are text": ({"messages": "hi"}, "messages"),
     "a message without content": ({"messages": [{"role": "user"}]}, "messages"),
     "a role nobody has": ({"messages": [{"role": "poet", "content": "a"}]}, "messages[0].role"),

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from io import StringIO
 
 import httpx
@@ -17,6 +19,7 @@ from outrider.engine.loading import Model
 from outrider.models.chat_template import ChatTemplate
 from outrider.server.app import make_app
 from outrider.server.logs import Log
+from outrider.server.running import configure, reserve
 from outrider.server.service import Service
 from outrider.server.settings import Settings
 
@@ -86,17 +89,22 @@ def ask(test, llm=None, **settings):
 
 
 @contextmanager
-def serving(llm=None, **settings):
-    """Serve a toy on a free port of this machine; give the address and the service."""
+def serving(llm=None, *, send_buffer=None, **settings):
+    """Serve a toy on a free port of this machine; give the address and the service.
+
+    ``send_buffer`` is how many bytes the system takes of what its clients do not read.
+    """
     service = Service(llm or toy_llm(), Settings(**settings), Log(StringIO()))
-    config = uvicorn.Config(make_app(service), port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    config = configure(make_app(service), replace(service.settings, shutdown_timeout_s=1.0))
+    server, address = uvicorn.Server(config), reserve("127.0.0.1", 0)
+    if send_buffer is not None:
+        address.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    thread = threading.Thread(target=server.run, args=([address],))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", service
+        yield f"http://127.0.0.1:{address.getsockname()[1]}", service
     finally:
         server.should_exit = True
         thread.join()

@@ -139,6 +139,8 @@ def _forced(asked: ChatRequest, tools: Sequence[dict[str, Any]]) -> dict[str, An
 
 def _params(llm: LLM, asked: Generation, max_tokens: int, settings: dict[str, Any]) -> SamplingParams:
     limit = llm.model.backend.max_length
+    if asked.stream_options is not None and not asked.stream:
+        raise ApiError(400, "stream_options is given without stream: true", param="stream_options")
     if asked.stream and asked.prompt_logprobs is not None:
         raise ApiError(400, "prompt_logprobs cannot be streamed; leave stream out", param="prompt_logprobs")
     if max_tokens > limit:

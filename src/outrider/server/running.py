@@ -9,10 +9,12 @@ import sys
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from outrider.engine.llm import LLM
 from outrider.errors import UsageError
 from outrider.server.app import make_app
+from outrider.server.connections import protocol
 from outrider.server.keys import is_loopback
 from outrider.server.logs import Log
 from outrider.server.service import Service
@@ -78,6 +80,20 @@ def reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
+def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Return how an application is served."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        http=protocol(settings.client_timeout_s),
+        server_header=False,
+        timeout_keep_alive=75,  # longer than proxies keep a connection, lest they ask on one that is being closed
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+    )
+
+
 def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> int:
     """Serve until the process is told to stop.
 
@@ -87,16 +103,7 @@ def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> 
     log = Log(sys.stderr, with_text=settings.logs_text)
     service = Service(llm, settings, log)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-    config = uvicorn.Config(
-        make_app(service, is_loopback=is_loopback(host)),
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        http="h11",  # httptools, if it is there, takes headers of any size
-        server_header=False,
-        timeout_keep_alive=75,  # longer than proxies keep a connection, lest they ask on one that is being closed
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
-    )
+    config = configure(make_app(service, is_loopback=is_loopback(host)), settings)
     logger = logging.getLogger("uvicorn.error")
     handler = _ToLog(log)
     logger.addHandler(handler)
