@@ -50,6 +50,27 @@ def test_a_certificate_is_written_with_its_page_and_holds(tmp_path, exact_is, ca
     assert json.loads(capsys.readouterr().out) == {"holds": True, "verdict": "pass", "problems": []}
 
 
+@pytest.mark.parametrize("name", ["one.html", "one.json", "one"])
+def test_a_certificate_and_its_page_are_two_files_whichever_is_named(name, tmp_path, exact_is, capsys):
+    exact_is(certificate())
+    assert main(["audit", "exact", "--out", str(tmp_path / name)]) == 0
+    written = tmp_path / (name if name != "one.html" else "one.json")
+    assert check(json.loads(written.read_text())) == []
+    assert (tmp_path / "one.html").read_text().startswith("<!doctype html>")
+    assert f"in {written}, and its page in {tmp_path / 'one.html'}" in capsys.readouterr().out
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_audited(tmp_path, exact_is, capsys):
+    exact_is(None)
+    for out in (tmp_path / "none" / "one.json", tmp_path):
+        assert main(["audit", "exact", "--out", str(out)]) == 2
+        assert "is no file in a directory that exists" in capsys.readouterr().err
+        pair = ["audit", "pair", "--target", "none.gguf", "--draft", "ngram", "--out", str(out)]
+        assert main(pair) == 2
+        assert "--out is" in capsys.readouterr().err
+    assert main(["audit", "exact", "--out", ""]) == 2
+
+
 def test_a_verdict_that_is_no_pass_is_status_1(exact_is, capsys):
     exact_is(certificate(failures=1))
     assert main(["audit", "exact", "--json"]) == 1

@@ -124,6 +124,7 @@ def audit_pair(*, flags: PairFlags, out: _Out = None, as_json: _AsJson = False) 
     from outrider.cli.prompts import read_prompts
     from outrider.cli.terminal import Notes
 
+    check_places(out)
     prompts, state = flags.prompts, flags.state
     texts = list(PROMPTS) if prompts is None else [(one.id, one.text) for one in read_prompts(prompts)]
     notes = Notes()
@@ -151,6 +152,7 @@ def audit_exact(*, out: _Out = None, as_json: _AsJson = False) -> int:
     from outrider.audit.exact import audit_exact
     from outrider.cli.terminal import Notes
 
+    check_places(out)
     return finish(audit_exact(command=command(), now=_now(), report=Notes().say), out, as_json=as_json)
 
 
@@ -188,9 +190,8 @@ def finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
 
     document = certificate.to_json()
     if out is not None:
-        path = _checked(out)
+        path, beside = _places(out)
         write_whole(path, json.dumps(document, indent=1) + "\n")
-        beside = path.with_suffix(".html")
         write_whole(beside, page(document))
     if as_json:
         sys.stdout.write(json.dumps(document) + "\n")
@@ -202,6 +203,25 @@ def finish(certificate: Certificate, out: str | None, *, as_json: bool) -> int:
             else f"the certificate is in {path}, and its page in {beside}"
         )
     return 0 if document["verdict"] == "pass" else 1
+
+
+def check_places(out: str | None) -> None:
+    """Find out whether a certificate can be written before minutes are spent.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if out is not None:
+        for path in _places(out):
+            if path.is_dir() or not path.absolute().parent.is_dir():
+                raise UsageError(f"--out is {out!r}; {path} is no file in a directory that exists; name another")
+
+
+def _places(out: str) -> tuple[Path, Path]:
+    """Return where a certificate and its page go, whichever of the two was named."""
+    path = _checked(out)
+    page = path.with_suffix(".html")
+    return (path.with_suffix(".json") if path == page else path), page
 
 
 def command() -> str:
@@ -218,4 +238,6 @@ def _now() -> str:
 def _checked(path: str) -> Path:
     if not path:
         raise UsageError("the name of a file is empty; name one, or leave it out")
+    if "\0" in path:
+        raise UsageError(f"{path!r} is no name of a file; name one, or leave it out")
     return Path(path)

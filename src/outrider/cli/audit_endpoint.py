@@ -153,10 +153,11 @@ def endpoint(
     """
     from outrider.audit.endpoint.certify import EndpointAudit, Surroundings
     from outrider.audit.provenance import versions
-    from outrider.cli.audit import command, finish
+    from outrider.cli.audit import check_places, command, finish
     from outrider.cli.terminal import Notes
 
     flags.check()
+    check_places(out)
     notes, server, plan = Notes(), flags.server(), flags.plan()
     progress = _Progress(notes)
     around = Surroundings(time.sleep, lambda: datetime.now(timezone.utc), versions(), seed=0, progress=progress)
