@@ -65,6 +65,14 @@ def test_a_right_server_gets_a_certificate(servers):
     assert any(note.startswith("greedy answers: 1 of 1 are equal") for note in document["notes"])
 
 
+@pytest.mark.parametrize("listed", ["/home/me/models/toy.gguf", "C:\\models\\toy.gguf"])
+def test_where_a_servers_model_lies_is_not_told(listed, servers):
+    one = servers()
+    audited = SimpleNamespace(web=one.web, server=replace(one.server, model=listed))
+    plan = replace(PLAN, budget=1)
+    assert finished(servers.audit(audited, None, plan))["subject"]["server"]["model"] == "toy.gguf"
+
+
 def test_a_wrong_one_fails(servers):
     document = finished(servers.audit(servers(ToyModel(("draft",))), servers(ToyModel(speculates=False))))
     assert document["verdict"] == "fail"

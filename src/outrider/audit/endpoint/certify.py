@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import PureWindowsPath
 from typing import Any
 
 import httpx
@@ -158,4 +159,6 @@ class EndpointAudit:
 
 
 def _named(client: Client) -> dict[str, str]:
-    return {"url": client.name, "model": client.model, "api": client.api}
+    # Some servers list a model by where its file lies, which is nobody's business.
+    model = PureWindowsPath(client.model).name if PureWindowsPath(client.model).root else client.model
+    return {"url": client.name, "model": model, "api": client.api}
