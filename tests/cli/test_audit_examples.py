@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
-from outrider.audit.certificate import check
+from outrider.audit.certificate import certificate_from_json, check
+from outrider.audit.completeness import missing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CERTIFICATES = EXAMPLES.parent / "docs" / "certificates"
@@ -24,9 +27,16 @@ def test_the_example_for_pytest():
     assert "2 passed" in done.stdout
 
 
-def test_the_sums_of_published_certificates_of_other_engines_come_out():
-    for name in ("openvino-coins", "openvino-smollm2", "llama-cpp-coins", "transformers-coins"):
-        assert check(json.loads((CERTIFICATES / f"{name}.json").read_text())) == []
+@pytest.mark.parametrize("path", sorted(CERTIFICATES.glob("*.json")), ids=lambda path: path.stem)
+def test_the_sums_of_a_published_certificate_come_out_and_the_index_says_its_verdict(path):
+    document = json.loads(path.read_text())
+    assert check(document) == []
+    assert missing(certificate_from_json(document)) == []
+    assert not re.search(r"/(home|root|tmp|work|Users)/", path.read_text()), "a machine's own paths are in it"
+    [row] = re.findall(
+        rf"^\| \[{path.stem}\]\({path.name}\) .*$", (CERTIFICATES / "README.md").read_text(), re.MULTILINE
+    )
+    assert f" {document['verdict']} " in row
 
 
 def test_the_workflow_gives_commands_that_exist(outrider):
