@@ -22,7 +22,7 @@ from outrider import LLM
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine.combining import combine
 from outrider.engine.contestant import Outrider
-from outrider.engine.loading import Model, Part, attach, load_draft, load_model
+from outrider.engine.loading import Model, Part, attach, load_draft, load_model, with_passes
 from outrider.metrics.paired import Turn, by_family, summary, take_turns, total_rate
 from outrider.models.vocabularies import Relation
 from outrider.types import Draft, Proposal, Verdict
@@ -106,8 +106,9 @@ def load(model: Model, draft: str, lengths: Sequence[int], threads: int) -> list
 
 def useless(draft_model: Model, target: Model, relation: Relation) -> Drafter:
     """Return a useless draft model under the controller, as a user gets one."""
-    wrong = AlwaysWrong(attach(draft_model, target, relation), target.vocab_size)
-    part = Part(wrong, draft_model.backend, is_ours=True)
+    noted, passes = with_passes(draft_model, perf_counter)
+    wrong = AlwaysWrong(attach(noted, target, relation), target.vocab_size)
+    part = Part(wrong, draft_model.backend, is_ours=True, passes=passes)
     drafter = combine([part], target, store=None, max_model_tokens=None, clock=perf_counter)
     assert drafter is not None
     return drafter

@@ -100,6 +100,7 @@ class Draft:
             are; empty if it has none. Lengths and choices may depend on it, the output never.
         sources: For each token the name of what proposed it; empty if all are the drafter's.
         is_reading: It is empty because the drafter has yet to read more of the context.
+        num_passes: Of the drafter's model that it took; None if that is one for each token, or there is no model.
     """
 
     token_ids: tuple[int, ...]
@@ -108,6 +109,7 @@ class Draft:
     confidences: tuple[float, ...] = ()
     sources: tuple[str, ...] = ()
     is_reading: bool = False
+    num_passes: int | None = None
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -6,6 +6,7 @@ import pytest
 from engine_fakes import answer, compiled, make_stepper
 from test_law import NUM_TOKENS, PROMPT, TARGET, SameCoins, draft_model
 
+from outrider.backends.metered import Pass
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.draft_model import DraftModelDrafter
@@ -73,6 +74,29 @@ class AnotherRule(CascadeDrafter):
             else draft
             for draft in super().propose(requests)
         ]
+
+
+class TimedByToken(CascadeDrafter):
+    """Its model's passes take as long as what they say demands, which it learns in the next round."""
+
+    def __init__(self, members, **options):
+        self.noted, self.lengths = [], []
+        super().__init__([replace(member, passes=self.noted) for member in members], **options)
+
+    def propose(self, requests):
+        drafts = super().propose(requests)
+        for draft in drafts:
+            self.lengths.append(len(draft))
+            self.noted += [Pass("toy", ((1, 0),), 0.05 if 2 in draft.token_ids else 0.6, 1)] * 9
+        return drafts
+
+
+class Impatient(TimedByToken):
+    """Drops a draft for the time that drafting it took."""
+
+    def propose(self, requests):
+        drafts = super().propose(requests)
+        return [Draft(()) if one.seconds < 0.1 else draft for draft, one in zip(drafts, self.noted[::9], strict=True)]
 
 
 class Doubting(CascadeDrafter):
@@ -144,6 +168,17 @@ def test_the_law_under_a_controller_is_the_targets(rule, chance, beside):
     off, made = distance(lambda: controlled(CascadeDrafter, chance=chance), rule, 3, 4, beside=beside)
     assert off < 1e-6
     assert {len(one.members) for one in made} == {1}
+
+
+def test_the_law_is_the_targets_where_choices_depend_on_what_past_passes_took():
+    off, made = distance(lambda: controlled(TimedByToken), "token", 3, 4)
+    assert off < 1e-6
+    assert {one.lengths[1] for one in made if len(one.lengths) > 1} >= {0, 1}
+
+
+def test_a_controller_that_heeds_what_the_passes_of_its_round_took_is_caught():
+    off, _ = distance(lambda: controlled(Impatient), "token", 3, 4)
+    assert off > 1e-2
 
 
 @pytest.mark.parametrize("beside", [False, True])

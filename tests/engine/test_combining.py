@@ -73,10 +73,15 @@ def test_an_empty_name_among_several_is_refused():
 class Native(ToyBackend):
     """A toy that is timed as if it were not one."""
 
+    weight_bytes = 1000
+
+    def bytes_per_token(self):
+        return 10
+
 
 def timed(seconds, monkeypatch):
     monkeypatch.setattr(combining, "NativeBackend", Native)
-    monkeypatch.setattr(combining, "measure", lambda backend, clock, *, rows: seconds(backend, rows))
+    monkeypatch.setattr(combining, "measure", lambda backend, clock, *, rows, cache_share: seconds(backend, rows))
 
 
 def native_target():
@@ -85,19 +90,30 @@ def native_target():
     return target
 
 
-def test_costs_are_measured_in_passes_of_the_target_and_assumed_of_toys(monkeypatch):
+def test_costs_are_measured_and_those_of_toys_assumed(monkeypatch):
     target, small = native_target(), Native(HashLM(300, seed=2))
     part = Part(PlannedDrafter(lambda context: ()), small)
     curves = {target.backend: PassCosts(((1, 2.0), (8, 4.0))), small: PassCosts(((1, 0.5), (8, 1.0)))}
     timed(lambda backend, rows: curves[backend], monkeypatch)
-    costs = measured_costs([part], target.backend, lambda: 0.0, None)
-    assert costs.target.points == ((1, 1.0), (8, 2.0))
-    assert costs.drafts == {"planned": PassCosts(((1, 0.25), (8, 0.5)))}
+    assert measured_costs([part], target.backend, lambda: 0.0, None) == (curves[target.backend], [curves[small]])
     toys = measured_costs(parts_of([toy_model(seed=1)]), ToyBackend(HashLM(3, seed=1)), lambda: 0.0, None)
-    assert toys.target == PassCosts()
-    assert [one.at(1) for one in toys.drafts.values()] == [pytest.approx(0.3)]
+    assert toys[0] == PassCosts()
+    assert [one.at(1) for one in toys[1]] == [pytest.approx(0.3)]
     drafter = combine([part, Part(NgramDrafter())], target, store=None, max_model_tokens=None, clock=lambda: 0.0)
-    assert drafter.members[0].costs.at(1) == 0.25
+    assert drafter.members[0].costs.at(1) == 0.5
+
+
+def test_two_draft_models_of_one_name_have_each_its_own_costs(monkeypatch):
+    target, small, smaller = native_target(), Native(HashLM(300, seed=2)), Native(HashLM(300, seed=3))
+    curves = {
+        target.backend: PassCosts(((1, 2.0), (8, 4.0))),
+        small: PassCosts(((1, 0.5), (8, 1.0))),
+        smaller: PassCosts(((1, 0.1), (8, 0.2))),
+    }
+    timed(lambda backend, rows: curves[backend], monkeypatch)
+    parts = [Part(PlannedDrafter(lambda context: ()), small), Part(PlannedDrafter(lambda context: ()), smaller)]
+    for known in (None, Costs(curves[target.backend], {"planned": PassCosts()})):
+        assert measured_costs(parts, target.backend, lambda: 0.0, known)[1] == [curves[small], curves[smaller]]
 
 
 def test_models_take_turns_at_being_timed_and_what_slows_one_down_for_a_while_does_not_count(monkeypatch):
@@ -113,7 +129,7 @@ def test_models_take_turns_at_being_timed_and_what_slows_one_down_for_a_while_do
     part = Part(PlannedDrafter(lambda context: ()), small)
     costs = measured_costs([part], target.backend, lambda: 0.0, None)
     assert timed_last == [target.backend, small] * 2
-    assert costs.drafts["planned"] == costs.target
+    assert costs[1] == [costs[0]]
 
 
 def test_only_rows_that_there_is_room_for_are_measured(monkeypatch):
@@ -129,8 +145,7 @@ def test_costs_that_are_known_are_not_measured_again(monkeypatch):
     known = Costs(PassCosts(((1, 2.0), (2, 3.0))), {"planned": PassCosts(((1, 1.0), (2, 1.0)))})
     part = Part(PlannedDrafter(lambda context: ()), Native(HashLM(300, seed=2)))
     costs = measured_costs([part], native_target().backend, lambda: 0.0, known)
-    assert costs.target.at(2) == 1.5
-    assert costs.drafts["planned"].at(1) == 0.5
+    assert costs == (known.target, [known.drafts["planned"]])
 
 
 def test_other_vocabularies_and_names_have_other_stores(tmp_path):

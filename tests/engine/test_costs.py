@@ -36,3 +36,11 @@ def test_what_disturbs_one_visit_is_forgotten_at_the_next():
     visits = [PassCosts(((1, 2.0), (8, 9.0))), PassCosts(((1, 3.0), (8, 4.0)))]
     assert least(visits) == PassCosts(((1, 2.0), (8, 4.0)))
     assert least([]) is None
+
+
+def test_what_a_cache_adds_is_reckoned_from_its_bytes():
+    backend = Timed(lambda rows: 2.0)
+    costs = measure(backend, lambda: backend.now, rows=(1, 8), cache_share=0.01)
+    assert costs.at(1, 100) - costs.at(1) == pytest.approx(2.0)  # as many bytes as the weights, at one row
+    assert (costs.at(8, 100) - costs.at(8)) / 2.0 == pytest.approx(0.6 + 8 * 0.4)
+    assert least([costs, PassCosts(costs.points, 9.0, 9.0)]) == costs

@@ -5,13 +5,13 @@ from itertools import count
 import pytest
 from toy_llm import toy_model
 
+from outrider.backends.metered import Pass
 from outrider.drafters.gain import PassCosts
 from outrider.engine.costs import Costs
 from outrider.planner.choices import PLAIN, Choice
 from outrider.planner.lineup import Lineup
 from outrider.planner.measuring import Clocked, Measured, in_turns, measure
 from outrider.planner.meter import Prompted, Setting
-from outrider.planner.metered import Pass
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 
 PROMPTS = [Prompted(str(number), "ab"[number // 3], (65, 66, number)) for number in range(4)]
@@ -55,7 +55,9 @@ def test_passes_are_priced_as_they_are_among_rounds():
     curve = PassCosts(((1, 1.0), (2, 1.0)))
     found = Measured({"t": Clocked((), 0.0), "d": Clocked((), 0.0)}, Costs(curve, {"d": curve}))
     assert found.costs.target.at(1) == 1.0
-    found.observe([Pass("t", 1, 0, 1.0), Pass("t", 1, 0, 1.1), Pass("t", 2, 0, 1.5), Pass("t", 200, 0, 50.0)])
+    found.observe(
+        [Pass("t", ((1, 0),), 1.0), Pass("t", ((1, 0),), 1.1), Pass("t", ((2, 0),), 1.5), Pass("t", ((200, 0),), 50.0)]
+    )
     assert found.slower("t") == pytest.approx(1.2)
     assert found.costs.target.at(2) == pytest.approx(1.2)
     assert found.costs.drafts["d"].at(1) == 1.0

@@ -7,10 +7,10 @@ import pytest
 from toy_llm import toy_model
 
 from outrider import LLM, SamplingParams
+from outrider.backends.metered import MeteredBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.planner.meter import Drafting, Prompted, Setting, record, replay
-from outrider.planner.metered import MeteredBackend
 from outrider.sampling import Vocabulary, compile_params
 
 TICKS = count()

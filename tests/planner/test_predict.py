@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from outrider.backends.metered import Pass
 from outrider.drafters.gain import PassCosts
 from outrider.engine.costs import Costs
 from outrider.planner.meter import Round
-from outrider.planner.metered import Pass
 from outrider.planner.predict import (
     Answered,
     acceptance_by_position,
@@ -23,7 +23,7 @@ COSTS = Costs(PassCosts(((1, 11.0), (2, 12.0))), {"draft": PassCosts(((1, 2.0), 
 
 
 def drafted(num_draft_tokens, num_accepted, *, num_emitted=None, length=100):
-    passes = tuple(Pass("draft", 1, length + level, 9.9) for level in range(num_draft_tokens))
+    passes = tuple(Pass("draft", ((1, length + level),), 9.9) for level in range(num_draft_tokens))
     num_emitted = num_accepted + 1 if num_emitted is None else num_emitted
     return Round(length, num_draft_tokens, num_accepted, num_emitted, passes, other_s=0.5)
 

@@ -11,15 +11,17 @@ greedy and coupled requests the output depends on none of it. No clock is read: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
+from outrider.backends.metered import Pass
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.drafters.experience import AnswerLengths, Memory, Record, Standing
 from outrider.drafters.gain import PassCosts, choose_length
+from outrider.drafters.running_costs import RunningCosts
 from outrider.drafters.turn import (
     Turn,
     chances,
@@ -30,6 +32,7 @@ from outrider.drafters.turn import (
     joined,
     may_grow,
     named,
+    num_passes,
     share,
 )
 from outrider.errors import UsageError
@@ -50,11 +53,13 @@ class Member:
 
     Attributes:
         drafter: The cascade is its only user.
-        costs: Of its model's passes, in passes of one row of the target. None for what is looked up: it is asked in
-            every round, and must choose its tokens without drawing.
+        costs: Of its model's passes, in the unit of the target's. None for what is looked up: it is asked in every
+            round, and must choose its tokens without drawing.
         max_tokens: The most tokens to ask it for.
         chance: How often its first choice is the target's, by a first impression; None if there is none.
         problem: What was wrong with it then. It is not asked, and drafts say why.
+        passes: Where those of its model are noted, which correct their costs; costs are in seconds then.
+        hear_costs: To be told what the target's passes cost, by one of one row, whenever that changes.
     """
 
     drafter: Drafter
@@ -62,6 +67,8 @@ class Member:
     max_tokens: int = 64
     chance: float | None = None
     problem: str | None = None
+    passes: MutableSequence[Pass] | None = None
+    hear_costs: Callable[[PassCosts], None] | None = None
 
 
 class CascadeDrafter:
@@ -72,13 +79,21 @@ class CascadeDrafter:
     Args:
         members: At least one, in order of preference where all else is equal.
         vocab_size: How many ids the target knows; a member that proposes others has failed.
-        costs: Of the target's passes.
+        costs: Of the target's passes; those of one row of it are the unit of all that is reckoned here.
+        passes: Where those are noted, which correct their costs; costs are in seconds then.
 
     Raises:
         UsageError: There is no member, or a limit makes no sense.
     """
 
-    def __init__(self, members: Sequence[Member], *, vocab_size: int, costs: PassCosts | None = None) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        vocab_size: int,
+        costs: PassCosts | None = None,
+        passes: MutableSequence[Pass] | None = None,
+    ) -> None:
         if not members:
             raise UsageError("a cascade of no drafters; name at least one")
         for member in members:
@@ -87,15 +102,25 @@ class CascadeDrafter:
         self.members = tuple(members)
         self.name = " + ".join(member.drafter.name for member in members)
         self._vocab_size = vocab_size
-        self._costs = costs or PassCosts()
+        self._target = RunningCosts(costs or PassCosts(), passes)
+        self._running = {
+            number: RunningCosts(member.costs, member.passes)
+            for number, member in enumerate(members)
+            if member.costs is not None
+        }
+        self._reckon()
         self._lookups = [number for number, member in enumerate(members) if member.costs is None]
-        self._models = [number for number, member in enumerate(members) if member.costs is not None]
+        self._models = list(self._running)
         self._memories: dict[Hashable, Memory] = {}
         self._experience = [_expected(member.chance) for member in members]
         self._lengths = AnswerLengths()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Each member is asked for all its requests at once."""
+        # What passes took since the last round; those of this one have no say in it.
+        has_changed = [running.update() for running in (self._target, *self._running.values())]
+        if any(has_changed):
+            self._reckon()
         turns = [Turn(request, self._memory(request)) for request in requests]
         self._weigh(turns)
         for number in self._lookups:
@@ -139,6 +164,15 @@ class CascadeDrafter:
             self._lengths.observe(memory.length - memory.start)
         for member in self.members:
             member.drafter.release(request_id)
+
+    def _reckon(self) -> None:
+        """Reckon in passes of one row of the target, as they are now."""
+        unit = self._target.now.at(1)
+        self._costs = self._target.now.in_units_of(unit)
+        self._model_costs = {number: running.now.in_units_of(unit) for number, running in self._running.items()}
+        for member in self.members:
+            if member.hear_costs is not None:
+                member.hear_costs(self._costs)
 
     def _memory(self, request: DraftRequest) -> Memory:
         """Return what is known of a request, the gain of its last round included."""
@@ -221,9 +255,9 @@ class CascadeDrafter:
         """Choose who drafts: whoever looked something up, or a model by its record, seldom against it."""
         turn.chosen, best = turn.offered_by, turn.gain
         for number in self._models:
-            costs = self.members[number].costs
+            costs = self._model_costs[number]
             turn.problem = turn.problem or self.members[number].problem
-            if number in turn.memory.dropped or costs is None or self.members[number].problem is not None:
+            if number in turn.memory.dropped or self.members[number].problem is not None:
                 continue
             sharing = sum(number not in other.memory.dropped for other in turns)
             token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing
@@ -292,7 +326,7 @@ class CascadeDrafter:
         """Fall back on what was looked up where a model has nothing to propose, and note what the round costs."""
         memory, drafting = turn.memory, 0.0
         if turn.chosen in self._models:
-            drafting = turn.token_cost * max(1, turn.draft.depth)
+            drafting = turn.token_cost * max(1, num_passes(turn.draft))
             if len(turn.draft):
                 turn.draft = named(turn.draft, self.members[turn.chosen].drafter.name)
             else:
@@ -304,7 +338,7 @@ class CascadeDrafter:
         if turn.chosen == turn.offered_by:
             turn.draft = turn.offer
         count = len(turn.draft)
-        memory.num_passes = turn.draft.depth
+        memory.num_passes = num_passes(turn.draft)
         memory.used, memory.num_own, memory.next_id = turn.chosen, count, None
         memory.added = self._added(turn, count) + drafting
         memory.cost = memory.plain + memory.added

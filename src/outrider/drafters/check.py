@@ -10,6 +10,8 @@ from outrider.errors import UsageError
 from outrider.types import Draft, Proposal, TreeDraft
 from outrider.verification.check import check_laws, check_tree
 
+_MOST_PASSES = 1000
+
 
 def checked(draft: Proposal, request: DraftRequest, vocab_size: int, *, reads_laws: bool) -> Proposal:
     """Return a draft that keeps the contract, its ids as Python's integers.
@@ -40,6 +42,8 @@ def checked(draft: Proposal, request: DraftRequest, vocab_size: int, *, reads_la
     for labels in (draft.sources, draft.confidences if isinstance(draft, Draft) else ()):
         if len(labels) not in (0, len(draft)):
             raise UsageError(f"it labelled {len(labels)} tokens of {len(draft)}; label all or none")
+    if isinstance(draft, Draft) and draft.num_passes is not None and not 0 <= index(draft.num_passes) < _MOST_PASSES:
+        raise UsageError(f"it says that it took {draft.num_passes} passes; it may say from 0 to {_MOST_PASSES - 1}")
     if reads_laws:
         check_laws(draft, vocab_size)
     return draft

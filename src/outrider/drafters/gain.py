@@ -15,6 +15,7 @@ from outrider.errors import UsageError
 
 # Of an expectation: which source, what about it, and how well it matches.
 Kind: TypeAlias = tuple[str, int, int]
+_LEAST_ROW_COST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,19 @@ class PassCosts:
         high = next((index for index, (end, _) in enumerate(points) if end >= rows), len(points) - 1) or 1
         (low_rows, low), (high_rows, above) = points[high - 1], points[high]
         return low + (above - low) * (rows - low_rows) / (high_rows - low_rows)
+
+
+def rising(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return measured ``(rows, cost)`` so that costs do not fall with more rows, and no row is for nothing.
+
+    A busy machine can make it look so, and drafts endless.
+    """
+    one = points[0][1]
+    risen: list[tuple[int, float]] = []
+    for rows, cost in points:
+        before = risen[-1][1] if risen else 0.0
+        risen.append((rows, max(cost, before, one * (1 + _LEAST_ROW_COST * (rows - 1)))))
+    return tuple(risen)
 
 
 @dataclass(slots=True)

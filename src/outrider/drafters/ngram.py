@@ -157,6 +157,10 @@ class NgramDrafter:
         self.store = store
         self._memories: dict[Hashable, _Memory] = {}
 
+    def hear_costs(self, costs: PassCosts) -> None:
+        """Take note of what the target's passes cost now."""
+        self.costs = costs
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """See :meth:`outrider.drafters.base.Drafter.propose`."""
         return [self._propose(request) for request in requests]

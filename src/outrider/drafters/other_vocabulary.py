@@ -115,4 +115,10 @@ class OtherVocabularyDrafter:
             ends = accumulate(len(vocabulary.target.token_bytes[token_id]) if is_text else 1 for token_id in cut)
             survivals += [by_byte[min(end, len(by_byte)) - 1] for end in ends]
         confidences = [after / before if before > 0 else 0.0 for before, after in pairwise(survivals)]
-        return Draft(tuple(token_ids[:max_tokens]), problem=draft.problem, confidences=tuple(confidences[:max_tokens]))
+        return Draft(
+            tuple(token_ids[:max_tokens]),
+            problem=draft.problem,
+            confidences=tuple(confidences[:max_tokens]),
+            is_reading=isinstance(draft, Draft) and draft.is_reading,
+            num_passes=len(draft),
+        )

@@ -122,6 +122,11 @@ def chances(draft: Draft, record: Record) -> Sequence[float]:
     return draft.confidences or [record.chance] * len(draft)
 
 
+def num_passes(draft: Proposal) -> int:
+    """Return how many passes of its model a draft took."""
+    return (draft.num_passes if isinstance(draft, Draft) else None) or draft.depth
+
+
 def cut(draft: Draft, length: int) -> Draft:
     """Return the beginning of a draft whose tokens were chosen."""
     return replace(

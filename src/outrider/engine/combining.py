@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
 from outrider.backends.base import Backend, Rows
+from outrider.backends.metered import Pass
 from outrider.backends.native import NativeBackend
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.cascade import CascadeDrafter, Member
@@ -16,7 +17,7 @@ from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.store import TextStore
 from outrider.engine.costs import DRAFT_ROWS, TARGET_ROWS, Costs, least, measure
-from outrider.engine.loading import Model, Part
+from outrider.engine.loading import Model, Part, with_passes
 from outrider.errors import UsageError
 from outrider.models.fields import shown
 from outrider.sampling import LawShaper, SamplingParams, Vocabulary, compile_params
@@ -38,8 +39,10 @@ def mean(values):
 """
 
 
-def measured_costs(parts: Sequence[Part], target: Backend, clock: Callable[[], float], known: Costs | None) -> Costs:
-    """Return what the passes of a target and its draft models cost, in passes of one row of the target.
+def measured_costs(
+    parts: Sequence[Part], target: Backend, clock: Callable[[], float], known: Costs | None
+) -> tuple[PassCosts, list[PassCosts]]:
+    """Return what the passes of a target and of each drafter's model cost, in seconds.
 
     Of toys and drafters from elsewhere, whose passes cannot be timed, it is what is typical.
 
@@ -47,25 +50,21 @@ def measured_costs(parts: Sequence[Part], target: Backend, clock: Callable[[], f
         parts: Whose draft models are measured, unless they are known.
         target: The target's.
         clock: Seconds from any fixed moment.
-        known: From before, in any one unit: those are not measured again.
+        known: From before: those are not measured again, but where two draft models go by one name.
     """
-    natives = {part.drafter.name: part.backend for part in parts if isinstance(target, NativeBackend)}
-    target_visits, visits = list[PassCosts](), {name: list[PassCosts]() for name in natives}
+    names = [part.drafter.name for part in parts]
+    theirs = [known.drafts.get(name) if known is not None and names.count(name) == 1 else None for name in names]
+    visits: list[list[PassCosts]] = [[] for _ in parts]
+    target_visits: list[PassCosts] = []
     for _ in range(_VISITS):
         if known is None:
             target_visits += _measured(target, clock, TARGET_ROWS)
-        for name, backend in natives.items():
-            if known is None or name not in known.drafts:
-                visits[name] += _measured(backend, clock, DRAFT_ROWS)
+        for part, own, cost in zip(parts, visits, theirs, strict=True):
+            if cost is None and isinstance(target, NativeBackend):
+                own.extend(_measured(part.backend, clock, DRAFT_ROWS))
     ours = known.target if known is not None else least(target_visits) or PassCosts()
-    unit = ours.at(1)
-    drafts = {}
-    for part in parts:
-        name = part.drafter.name
-        theirs = None if known is None else known.drafts.get(name)
-        theirs = theirs or least(visits.get(name, []))
-        drafts[name] = PassCosts().in_units_of(1 / _TOKEN_COST) if theirs is None else theirs.in_units_of(unit)
-    return Costs(ours.in_units_of(unit), drafts)
+    typical = PassCosts().in_units_of(1 / (_TOKEN_COST * ours.at(1)))
+    return ours, [cost or least(own) or typical for cost, own in zip(theirs, visits, strict=True)]
 
 
 def _measured(backend: Backend | None, clock: Callable[[], float], rows: Sequence[int]) -> list[PassCosts]:
@@ -73,7 +72,8 @@ def _measured(backend: Backend | None, clock: Callable[[], float], rows: Sequenc
     if not isinstance(backend, NativeBackend):
         return []
     fitting = [count for count in rows if count <= backend.max_length]
-    return [measure(backend, clock, rows=fitting)] if len(fitting) > 1 else []
+    share = backend.bytes_per_token() / backend.weight_bytes
+    return [measure(backend, clock, rows=fitting, cache_share=share)] if len(fitting) > 1 else []
 
 
 def combine(  # noqa: PLR0913 - what a drafter is made of
@@ -84,6 +84,7 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
     max_model_tokens: int | None,
     clock: Callable[[], float],
     known: Costs | None = None,
+    passes: MutableSequence[Pass] | None = None,
 ) -> Drafter | None:
     """Return one drafter of all that were named, or None if none was.
 
@@ -94,23 +95,41 @@ def combine(  # noqa: PLR0913 - what a drafter is made of
         max_model_tokens: The most draft tokens of a model in a round; None for what is usual.
         clock: Seconds from any fixed moment; costs are measured by it.
         known: What passes cost, so far as it need not be measured.
+        passes: Where those of the target are noted, which correct that; None if nobody notes them.
     """
     if not parts:
         return None
     if len(parts) == 1 and not parts[0].is_ours:
         return parts[0].drafter
-    costs = measured_costs(parts, target.backend, clock, known)
+    costs, model_costs = measured_costs(parts, target.backend, clock, known)
     members = []
-    for part in parts:
+    for part, model_cost in zip(parts, model_costs, strict=True):
         if not isinstance(part.drafter, NgramDrafter):
             chance, problem = (None, None) if known is not None else impression(part, target)
             length = max_model_tokens or MODEL_TOKENS
-            members.append(Member(part.drafter, costs.drafts[part.drafter.name], length, chance, problem))
+            members.append(Member(part.drafter, model_cost, length, chance, problem, part.passes))
             continue
         if part.is_ours:
-            part.drafter.costs, part.drafter.store = costs.target, store
-        members.append(Member(part.drafter))
-    return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs.target)
+            part.drafter.store = store
+        members.append(Member(part.drafter, hear_costs=part.drafter.hear_costs if part.is_ours else None))
+    return CascadeDrafter(members, vocab_size=target.vocab_size, costs=costs, passes=passes)
+
+
+def combine_timed(  # noqa: PLR0913 - see combine
+    parts: Sequence[Part],
+    target: Model,
+    *,
+    store: TextStore | None,
+    max_model_tokens: int | None,
+    clock: Callable[[], float],
+    known: Costs | None = None,
+) -> tuple[Drafter | None, Backend]:
+    """Return what :func:`combine` does, and the target's backend, whose passes are noted for it if it heeds them."""
+    noted, passes = with_passes(target, clock)
+    drafter = combine(
+        parts, target, store=store, max_model_tokens=max_model_tokens, clock=clock, known=known, passes=passes
+    )
+    return drafter, noted.backend if isinstance(drafter, CascadeDrafter) else target.backend
 
 
 def impression(part: Part, target: Model) -> tuple[float | None, str | None]:

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from outrider.backends.base import Backend
 from outrider.backends.prefill import PIECE
 from outrider.backends.timing import PassShape, pass_seconds
-from outrider.drafters.gain import PassCosts
+from outrider.drafters.gain import PassCosts, rising
 
 # Rows of a target's pass that are measured: a draft has up to 64 tokens, of which the last few are seldom worth it.
 TARGET_ROWS = (1, 2, 4, 8, 16, 32)
 # Of a draft model: tokens of several sequences side by side, and a piece of a prompt.
 DRAFT_ROWS = (1, 2, 8, PIECE)
-# Costs may not fall with more rows, nor a row be for nothing: a busy machine can make it look so, and drafts endless.
-_LEAST_ROW_COST = 0.01
+# What each token in a cache adds to a pass: so much of what reading as many bytes of weights takes, and so much again
+# for each row (Qwen2.5-Coder 1.5B, 256 and 4096 tokens: benchmarks/results/verification-pass-1.5b.json).
+_READ, _READ_BY_ROW = 0.6, 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of the passes of a target and its draft models, all in one unit.
+    """Of the passes of a target and its draft models, in seconds, so that what passes take can correct them.
 
     Attributes:
         target: The target's.
@@ -31,22 +32,24 @@ class Costs:
     drafts: Mapping[str, PassCosts] = field(default_factory=dict)
 
 
-def measure(backend: Backend, clock: Callable[[], float], *, rows: Sequence[int] = TARGET_ROWS) -> PassCosts:
-    """Return what a model's passes cost at empty caches, in seconds: the shortest of two each.
+def measure(
+    backend: Backend, clock: Callable[[], float], *, rows: Sequence[int] = TARGET_ROWS, cache_share: float = 0.0
+) -> PassCosts:
+    """Return what a model's passes cost, in seconds: measured at empty caches, the shortest of two each.
 
     Args:
         backend: Has room for the most rows.
         clock: Seconds from any fixed moment.
         rows: Ascending from 1, at least two. More than 64 of them are timed as the reading of a prompt, without logits.
+        cache_share: Bytes that a token takes in a cache, by those of the weights. To measure what reading them takes
+            would take as long as reading a long prompt.
     """
     shapes = [PassShape(count, reads=count > 64) for count in rows]
     times = [min(taken) for taken in pass_seconds(backend, shapes, clock, repeats=2)]
-    one = times[0] if times[0] > 0 else 1.0
-    points: list[tuple[int, float]] = []
-    for count, seconds in zip(rows, times, strict=True):
-        before = points[-1][1] if points else 0.0
-        points.append((count, max(seconds, before, one * (1 + _LEAST_ROW_COST * (count - 1)))))
-    return PassCosts(tuple(points))
+    first, *others = zip(rows, times, strict=True)
+    one = first[1] if first[1] > 0 else 1.0
+    share = one * cache_share
+    return PassCosts(rising([(1, one), *others]), _READ * share, _READ_BY_ROW * share)
 
 
 def least(visits: Sequence[PassCosts]) -> PassCosts | None:
@@ -56,4 +59,6 @@ def least(visits: Sequence[PassCosts]) -> PassCosts | None:
     """
     if not visits:
         return None
-    return PassCosts(tuple(min(points) for points in zip(*(one.points for one in visits), strict=True)))
+    points = tuple(min(points) for points in zip(*(one.points for one in visits), strict=True))
+    slopes = (min(one.per_context for one in visits), min(one.per_row_context for one in visits))
+    return PassCosts(points, *slopes)

@@ -16,7 +16,7 @@ from outrider.backends.native import CACHE_CHUNK, NativeBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.compression import DraftOptions
 from outrider.engine.account import account
-from outrider.engine.combining import check_directory, combine, default_length, native_backends, open_store
+from outrider.engine.combining import check_directory, combine_timed, default_length, native_backends, open_store
 from outrider.engine.costs import Costs
 from outrider.engine.loading import DraftRef, Model, ModelRef, Resolver, load_pair, resolve_quietly
 from outrider.engine.outputs import EmittedToken, GenerationOutput, StreamChunk
@@ -70,7 +70,7 @@ class LLM:
         max_sequences: How many prompts of one call are answered side by side. More gives more tokens per second in
             all, and each answer later.
         costs: What passes of these models cost on this machine, if it is known; by default it is measured while
-            loading. It decides which drafts are worth their while, nothing else.
+            loading. What the rounds take corrects it. It decides which drafts are worth their while, nothing else.
         resolver: From the name of a model to its place on disk; by default the user's cache, downloading if need be.
         clock: Seconds from any fixed moment.
         entropy: Seeds, below 2**64, for requests that have none.
@@ -117,21 +117,20 @@ class LLM:
             ctx_size=ctx_size,
             resolver=resolver,
             draft_tree=draft_tree,
+            clock=clock,
         )
         self._store = None if directory is None else open_store(directory, model)
-        drafter = combine(
+        drafter, backend = combine_timed(
             parts, model, store=self._store, max_model_tokens=num_speculative_tokens, clock=clock, known=costs
         )
         self._backends = native_backends(model, parts)
         self._load_s = clock() - started_at
-        self._model = model
+        self._model, self._clock, self._entropy = model, clock, entropy
         self._vocabulary = Vocabulary(model.tokenizer, model.vocab_size)
         self._max_sequences = max_sequences
-        self._clock = clock
-        self._entropy = entropy
         k = default_length(drafter) if num_speculative_tokens is None else int(num_speculative_tokens)
         self._stepper = Stepper(
-            target=model.backend,
+            target=backend,
             vocab_size=model.vocab_size,
             eos_ids=model.tokenizer.eos_ids,
             detokenizer=model.tokenizer,

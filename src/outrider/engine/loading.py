@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias, cast
 
 from outrider.backends.base import Backend
+from outrider.backends.metered import MeteredBackend, Pass
 from outrider.backends.native import NativeBackend, WeightFormat
 from outrider.drafters.base import Drafter
 from outrider.drafters.compression import DraftOptions, describe
@@ -32,6 +34,7 @@ _CLEARLY_SMALLER = 0.6
 # Names that stand for another draft, or for none.
 _STAND_FOR = {"none": None}
 AUTO = "auto"
+_NOTED = 64  # passes of a model between two rounds that draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,13 @@ class Part:
     Attributes:
         backend: The model that it runs on, if it does.
         is_ours: Whether it was made here, and has no other user.
+        passes: Where those of the model are noted, the last of them, if they are.
     """
 
     drafter: Drafter
     backend: Backend | None = None
     is_ours: bool = False
+    passes: MutableSequence[Pass] | None = None
 
 
 ModelRef: TypeAlias = str | Path | Model
@@ -134,8 +139,11 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     ctx_size: int | None,
     resolver: Resolver,
     draft_tree: int = 0,
+    clock: Callable[[], float] | None = None,
 ) -> tuple[Model, list[Part]]:
     """Load a target and whatever drafts for it; that they fit is found out before the weights of either are read.
+
+    Passes of draft models are noted if there is a clock.
 
     Raises:
         UsageError: A reference or an argument that cannot be honoured.
@@ -158,10 +166,20 @@ def load_pair(  # noqa: PLR0913 - what LLM takes
     for reference, one, relation in zip(references, opened_drafts, relations, strict=True):
         if isinstance(one, Opened | Model) and relation is not None:
             draft_model = _load_draft(one, model, draft_options, threads)
-            parts.append(Part(attach(draft_model, model, relation, draft_tree), draft_model.backend, is_ours=True))
+            noted, passes = with_passes(draft_model, clock)
+            drafter = attach(noted, model, relation, draft_tree)
+            parts.append(Part(drafter, draft_model.backend, is_ours=True, passes=passes))
         elif isinstance(one, Drafter):
             parts.append(Part(one, is_ours=isinstance(reference, str)))
     return model, parts
+
+
+def with_passes(model: Model, clock: Callable[[], float] | None) -> tuple[Model, MutableSequence[Pass] | None]:
+    """Return a model whose passes are noted, and where. Those of toys, or without a clock, are not."""
+    if clock is None or not isinstance(model.backend, NativeBackend):
+        return model, None
+    passes: deque[Pass] = deque(maxlen=_NOTED)
+    return replace(model, backend=MeteredBackend(model.backend, model.name, clock, passes)), passes
 
 
 def load_draft(

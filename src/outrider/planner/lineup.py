@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from outrider.backends.metered import MeteredBackend
 from outrider.drafters.compression import DraftOptions
 from outrider.drafters.registry import create_drafter, drafters
 from outrider.engine.combining import combine, default_length
@@ -13,7 +14,6 @@ from outrider.engine.loading import Model, Part, Resolver, attach, load_draft
 from outrider.models.vocabularies import Relation
 from outrider.planner.choices import Choice, Contestant
 from outrider.planner.meter import Drafting
-from outrider.planner.metered import MeteredBackend
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from outrider.backends.base import Backend
+from outrider.backends.metered import MeteredBackend, Pass
 from outrider.engine.costs import Costs
 from outrider.planner.choices import Choice
 from outrider.planner.lineup import Lineup
 from outrider.planner.meter import Prompted, Setting, record, replay
-from outrider.planner.metered import MeteredBackend, Pass
 from outrider.planner.passes import (
     BATCHES,
     DRAFT_ROWS,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outrider.backends.base import Backend, Rows
+from outrider.backends.metered import MeteredBackend, Pass
 from outrider.backends.prefill import PIECE
 from outrider.drafters.base import Drafter
 from outrider.engine.loading import Model
 from outrider.engine.rules import reads_laws
 from outrider.engine.sequence import Request, Rule, Sequence
 from outrider.engine.step import Stepper
-from outrider.planner.metered import MeteredBackend, Pass
 from outrider.planner.recorded import Hindsight, RecordedBackend, Recording
 from outrider.sampling import CompiledParams, LawShaper
 from outrider.sampling.distribution import token_law

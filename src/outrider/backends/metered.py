@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 
 from outrider.backends.base import Backend, Rows
@@ -15,15 +15,25 @@ class Pass:
 
     Attributes:
         model: Whose.
-        rows: How many tokens were fed, of all sequences.
-        length: How many tokens the longest of their caches held before.
+        batch: For each sequence how many tokens were fed, and how many its cache held before.
         seconds: How long it took.
+        num_logits: For how many of the tokens logits were wanted.
     """
 
     model: str
-    rows: int
-    length: int
+    batch: tuple[tuple[int, int], ...]
     seconds: float
+    num_logits: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many tokens were fed, of all sequences."""
+        return sum(rows for rows, _ in self.batch)
+
+    @property
+    def length(self) -> int:
+        """How many tokens the longest of their caches held before."""
+        return max(length for _, length in self.batch)
 
 
 @dataclass(slots=True)
@@ -34,13 +44,13 @@ class MeteredBackend:
         backend: The other.
         model: What it is called.
         clock: Seconds from any fixed moment.
-        passes: Those since somebody last emptied the list.
+        passes: Those since somebody last emptied it, or the last of them.
     """
 
     backend: Backend
     model: str
     clock: Callable[[], float]
-    passes: list[Pass] = field(default_factory=list)
+    passes: MutableSequence[Pass] = field(default_factory=list)
 
     @property
     def vocab_size(self) -> int:
@@ -78,9 +88,9 @@ class MeteredBackend:
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See :class:`~outrider.backends.base.Backend`; note the pass."""
-        length = max(self.backend.length(rows.sequence_id) for rows in batch)
+        shape = tuple((len(rows.token_ids), self.backend.length(rows.sequence_id)) for rows in batch)
         started_at = self.clock()
         logits = self.backend.forward(batch)
         seconds = self.clock() - started_at
-        self.passes.append(Pass(self.model, sum(len(rows.token_ids) for rows in batch), length, seconds))
+        self.passes.append(Pass(self.model, shape, seconds, sum(rows.num_logits for rows in batch)))
         return logits
