@@ -84,7 +84,11 @@ def _git_commit() -> str:
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every benchmark takes: where its document goes, and the date it bears."""
+    """Add what every benchmark takes: where its document goes, and the date it bears.
+
+    Where the figures come from is looked up here, before they are taken: the repository may go on meanwhile.
+    """
+    parser.set_defaults(provenance=provenance(datetime.now(timezone.utc)))
     parser.add_argument("--out", type=Path, help="also write the document to this file")
     parser.add_argument("--date", type=datetime.fromisoformat, help="ISO date to state instead of the clock's")
 
@@ -96,10 +100,10 @@ def hand_in(arguments: argparse.Namespace, question: str, results: Mapping[str, 
 
 def keep(arguments: argparse.Namespace, question: str, results: Mapping[str, object]) -> dict[str, object]:
     """Write the document to ``--out``, if that is given, as far as it has come, and return it."""
-    date = arguments.date or datetime.now(timezone.utc)
+    stated = {} if arguments.date is None else {"date": arguments.date.isoformat(timespec="seconds")}
     document: dict[str, object] = {
         "question": question,
-        "provenance": asdict(provenance(date)),
+        "provenance": {**asdict(arguments.provenance), **stated},
         "results": results,
     }
     if arguments.out is not None:

@@ -110,12 +110,16 @@ def test_a_long_prompt_is_read_between_the_rounds_of_the_others():
 
 def test_rounds_that_read_are_stretched_no_more_than_asked():
     pace = Pace()
-    for _ in range(50):
-        pace.observe(1.0, True, 0)
+    assert pace.budget == 8  # until it is known what reading takes
+    for number in range(50):
+        pace.observe(1.0 if number % 10 else 9.0, True, 0)  # some rounds are disturbed
         pace.observe(1.0 + 0.02 * pace.budget, True, pace.budget)
-    assert 40 <= pace.budget <= 50  # a round's worth
-    pace.observe(5.0, False, PIECE)
-    assert pace.budget <= 50
+    assert 60 <= pace.budget <= 63  # a round's worth and a quarter
+    pace.observe(0.1, False, PIECE)
+    assert 60 <= pace.budget <= 63  # what is read by itself says nothing of that
+    for _ in range(50):
+        pace.observe(1.0 + 0.5 * pace.budget, True, pace.budget)
+    assert pace.budget == 8  # it must get on, too
 
 
 def test_a_cancelled_request_leaves_at_once_and_nothing_of_it_stays():

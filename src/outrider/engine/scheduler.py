@@ -110,9 +110,12 @@ class Scheduler:
         going, reading = self._share_out()
         if not going and not reading:
             return []
+        num_read = sum(self._stepper.num_unread(sequence) - 1 for sequence in going) + sum(
+            count for _, count in reading
+        )
         emitted = self._run(going, reading)
         now = self._clock()
-        self._pace.observe(now - started_at, bool(going), sum(count for _, count in reading))
+        self._pace.observe(now - started_at, bool(going), num_read)
         for sequence in emitted:
             sequence.last_token_at = now
             if sequence.first_token_at is None:

@@ -203,6 +203,7 @@ class Engine:
         self._commands.put(lambda: self._leave(ticket))
 
     def _enter(self, ticket: Ticket) -> None:
+        self._hand_over(self._reported_at)  # for the next round, which reads of the prompt, is longer than the last
         for choice, request in enumerate(ticket.requests):
             self._places[request.request_id] = _Place(ticket, choice)
             self._scheduler.submit(request)
