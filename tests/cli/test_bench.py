@@ -6,6 +6,7 @@ import pytest
 
 from outrider.engine.contestant import Outrider
 from outrider.metrics.paired import Answer
+from outrider.planner import compose
 
 LINES = (
     '{"id": "a", "family": "code", "prompt": "def add(left, right):"}\n'
@@ -74,6 +75,25 @@ def test_sampled_tokens_are_compared_where_they_are_fixed(outrider, models, file
     status, out, _ = outrider(*args, "--temperature", 1, *flags, "--json")
     assert status == 0
     assert json.loads(out)["same_tokens"] is same
+
+
+@pytest.mark.parametrize(("rule", "same"), [("auto", True), ("token", None)])
+def test_what_a_plan_says_is_measured_and_compared_where_its_rule_fixes_the_text(
+    outrider, models, file, tmp_path, monkeypatch, rule, same
+):
+    saved = tmp_path / "plan.json"
+    monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path))
+    monkeypatch.setattr(compose, "_best", lambda speedups, eligible: 1)
+    sampling = ("--temperature", 1, "--max-tokens", 8, "--prompts", file)
+    drafting = ("--target", models["target"], "--draft", models["draft"], "--rule", rule, "--threads", 1)
+    assert outrider("plan", *drafting, *sampling, "--save", saved)[0] == 0
+    status, out, _ = outrider("bench", "--plan", saved, *sampling, "--seed", 3, "--json")
+    assert status == 0
+    document = json.loads(out)
+    assert list(document["all"]) == ["plain", "speculative"]
+    assert document["all"]["speculative"]["counters"]["num_draft_tokens"] > 0
+    assert document["same_tokens"] is same
+    assert document["differing"] == []
 
 
 def test_differing_tokens_are_named_and_end_with_status_1(outrider, models, file, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 
 from outrider.planner.choices import PLAIN, Choice, Contestant, choices
 from outrider.planner.compose import _best
+from outrider.planner.document import Figure
 from outrider.sampling import SamplingParams
 
 MODEL, OTHER, LOOKUP = (
@@ -49,4 +50,12 @@ def test_names_are_short_and_tell_choices_apart():
     ],
 )
 def test_a_draft_has_to_be_clearly_faster_to_be_recommended(speedups, eligible, best):
-    assert _best(speedups, eligible) == best
+    assert _best([Figure(one) for one in speedups], eligible) == best
+
+
+@pytest.mark.parametrize(
+    ("lows", "best"), [((1.3, 1.1), 1), ((0.99, 1.1), 2), ((1.0, 0.8), 0), ((None, 1.1), 1), ((None, None), 1)]
+)
+def test_its_interval_has_to_lie_above_plain_decoding(lows, best):
+    rivals = [Figure(value, low, value + 0.3) for value, low in zip((1.5, 1.2), lows, strict=True)]
+    assert _best([Figure(1.0, 1.0, 1.0), *rivals], [True] * 3) == best

@@ -55,9 +55,16 @@ def test_passes_are_priced_as_they_are_among_rounds():
     curve = PassCosts(((1, 1.0), (2, 1.0)))
     found = Measured({"t": Clocked((), 0.0), "d": Clocked((), 0.0)}, Costs(curve, {"d": curve}))
     assert found.costs.target.at(1) == 1.0
-    found.observe(
-        [Pass("t", ((1, 0),), 1.0), Pass("t", ((1, 0),), 1.1), Pass("t", ((2, 0),), 1.5), Pass("t", ((200, 0),), 50.0)]
-    )
+    times = [((1, 0), 1.0), ((1, 0), 1.1), ((2, 0), 1.5), ((200, 0), 50.0)]
+    found.live += [Pass("t", (shape,), seconds) for shape, seconds in times]
     assert found.slower("t") == pytest.approx(1.2)
     assert found.costs.target.at(2) == pytest.approx(1.2)
-    assert found.costs.drafts["d"].at(1) == 1.0
+    assert found.slower("d") == found.costs.drafts["d"].at(1) == 1.0
+
+
+def test_what_rounds_of_the_target_take_beside_passes_is_added_to_those_replayed():
+    found, _ = measured(1e9)
+    before = [one.other_s for one in found.answers[PLAIN][0].rounds]
+    found.beside_s = [-1.0, 0.25, 9.0]
+    found.add_beside()
+    assert [one.other_s for one in found.answers[PLAIN][0].rounds] == [one + 0.25 for one in before]

@@ -10,12 +10,17 @@ from outrider import LLM, SamplingParams
 from outrider.backends.metered import MeteredBackend
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.ngram import NgramDrafter
-from outrider.planner.meter import Drafting, Prompted, Setting, record, replay
+from outrider.planner import meter
+from outrider.planner.meter import Drafting, Prompted, Setting, replay
 from outrider.sampling import Vocabulary, compile_params
 
 TICKS = count()
 TARGET = toy_model(1, is_sharp=True)
 PROMPT = Prompted("1", "toys", tuple(TARGET.tokenizer.encode("abcabcabc")))
+
+
+def record(*given, **named):
+    return meter.record(*given, **named)[0]
 
 
 def setting(**params):
@@ -52,7 +57,7 @@ def done_by_the_engine(one, params, seed):
 @pytest.mark.parametrize("kind", ["model", "stranger", "tree", "ngram"])
 def test_rounds_are_those_of_the_engine(kind, params):
     settings = SamplingParams(max_tokens=24, **params)
-    recording = record(setting(max_tokens=24, **params), PROMPT, seed=5, drafting=drafting("ngram"))
+    recording = record(setting(max_tokens=24, **params), PROMPT, seed=5, drafting=drafting("ngram", "coupled"))
     rounds = replay(setting(max_tokens=24, **params), recording, drafting(kind))
     token_ids, *counts = done_by_the_engine(drafting(kind), settings, seed=5)
     assert recording.answer_ids == token_ids

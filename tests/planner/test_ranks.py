@@ -20,7 +20,7 @@ def setting(**params):
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0}])
 def test_a_draft_that_is_the_target_is_right_at_once(params):
     how = setting(**params)
-    found = ranks(how, record(how, PROMPT, 3), toy_model(1, is_sharp=True))
+    found = ranks(how, record(how, PROMPT, 3)[0], toy_model(1, is_sharp=True))
     assert len(found) == 12
     assert all(one.by_rank[0] == pytest.approx(1) and one.overlap == pytest.approx(1) for one in found)
     assert all(sum(one.by_rank[1:]) == pytest.approx(0) for one in found)
@@ -28,7 +28,7 @@ def test_a_draft_that_is_the_target_is_right_at_once(params):
 
 def test_greedily_a_rank_is_right_or_not_by_what_the_target_said():
     how = setting()
-    recording = record(how, PROMPT, 3)
+    recording = record(how, PROMPT, 3)[0]
     draft = toy_model(2)
     for place, one in enumerate(ranks(how, recording, draft)):
         weights = draft.backend._model.weights([*recording.prompt_ids, *recording.answer_ids[:place]])
@@ -38,7 +38,7 @@ def test_greedily_a_rank_is_right_or_not_by_what_the_target_said():
 
 def test_sampled_the_overlap_is_the_sum_of_the_smaller_probabilities():
     how = setting(temperature=1.0)
-    recording = record(how, PROMPT, 3)
+    recording = record(how, PROMPT, 3)[0]
     draft = toy_model(2, is_sharp=True)
     for place, one in enumerate(ranks(how, recording, draft)):
         weights = np.array(draft.backend._model.weights([*recording.prompt_ids, *recording.answer_ids[:place]]))
@@ -55,5 +55,5 @@ def test_draws_without_replacement_by_hand():
 
 def test_a_draft_whose_context_is_too_short_tells_what_it_can():
     how = setting()
-    recording = record(how, PROMPT, 3)
+    recording = record(how, PROMPT, 3)[0]
     assert len(ranks(how, recording, toy_model(1, is_sharp=True, max_length=len(PROMPT.token_ids) + 4))) == 5

@@ -13,6 +13,7 @@ from outrider.cli.prompts import Prompt, read_prompts
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
+    from outrider.engine.llm import LLM
     from outrider.metrics.paired import Turn
 
 PLAIN, SPECULATIVE = "plain", "speculative"
@@ -43,8 +44,14 @@ def bench(
         raise UsageError(f"--repeats is {repeats}; it must be at least 1")
     if flags.store is not None:
         raise UsageError("--store keeps answers, and a prompt asked again would be answered from them; leave it out")
-    turns = _measure(read_prompts(prompts), flags, repeats)
-    document = {"target": flags.target, "draft": flags.draft, "repeats": repeats, **_results(turns, flags)}
+    llm, turns = _measure(read_prompts(prompts), flags, repeats)
+    drafters = ",".join(llm.drafters) or "none"
+    document = {
+        "target": flags.target or llm.model.name,
+        "draft": flags.draft if flags.plan is None else drafters,
+        "repeats": repeats,
+        **_results(turns, flags, llm),
+    }
     if as_json:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
@@ -53,7 +60,7 @@ def bench(
         raise typer.Exit(1)
 
 
-def _measure(many: list[Prompt], flags: Flags, repeats: int) -> list[Turn]:
+def _measure(many: list[Prompt], flags: Flags, repeats: int) -> tuple[LLM, list[Turn]]:
     from outrider.cli.progress import counting
     from outrider.cli.terminal import Notes
     from outrider.engine.contestant import Outrider
@@ -67,7 +74,7 @@ def _measure(many: list[Prompt], flags: Flags, repeats: int) -> list[Turn]:
         with naming(f"prompt {one.id}"):
             llm.encode(one.text, chat=chat)
     contestants = [Outrider(PLAIN, llm.without_draft(), params, chat)]
-    if flags.draft != "none":
+    if llm.drafters:
         contestants.append(Outrider(SPECULATIVE, llm, params, chat))
     total = len(many) * repeats
     with counting(notes, "measuring", total) as count:
@@ -76,18 +83,18 @@ def _measure(many: list[Prompt], flags: Flags, repeats: int) -> list[Turn]:
             rates = ", ".join(f"{name} {answer.tokens_per_s:.1f}" for name, answer in turn.answers.items())
             count(f"{turn.prompt.id}: {rates} tokens/s")
 
-        return take_turns(contestants, many, repeats=repeats, num_tokens=params.max_tokens, tell=tell)
+        return llm, take_turns(contestants, many, repeats=repeats, num_tokens=params.max_tokens, tell=tell)
 
 
-def _results(turns: list[Turn], flags: Flags) -> dict[str, Any]:
+def _results(turns: list[Turn], flags: Flags, llm: LLM) -> dict[str, Any]:
     from outrider.metrics.paired import by_family, summary
 
-    is_fixed = flags.temperature == 0 or (flags.seed is not None and flags.rule in ("auto", "coupled"))
+    is_fixed = flags.temperature == 0 or (flags.seed is not None and llm.rule in ("auto", "coupled"))
     differing = [turn.prompt.id for turn in turns if len({one.token_ids for one in turn.answers.values()}) > 1]
     return {
         "max_tokens": flags.max_tokens,
         "temperature": flags.temperature,
-        "same_tokens": not differing if is_fixed and flags.draft != "none" else None,
+        "same_tokens": not differing if is_fixed and llm.drafters else None,
         "differing": list(dict.fromkeys(differing)) if is_fixed else [],
         "all": summary(turns, PLAIN),
         "families": {family: summary(own, PLAIN) for family, own in by_family(turns).items()},

@@ -10,6 +10,7 @@ from outrider.planner.document import Figure, Outcome, Plan, Prompts
 from outrider.planner.predict import LEAST_PROMPTS
 
 _SHOWN = 12  # choices
+_RUN = ["run", "times plain", "predicted by run", "at the run's costs"]
 
 
 def show_plan(plan: Plan, saved_as: str | None) -> None:
@@ -29,7 +30,7 @@ def _choices(plan: Plan) -> Table:
     table = Table("", "choice", box=None, header_style="bold", pad_edge=False)
     headings = ["tokens/s", "times plain", "tokens a round", "drafted", "first accepted"]
     is_run = any(one.measured_tokens_per_s is not None for one in plan.choices)
-    for heading in [*headings, *(["run", "predicted by run"] if is_run else [])]:
+    for heading in [*headings, *(_RUN if is_run else [])]:
         table.add_column(heading, justify="right", no_wrap=heading == "times plain")
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
     shown = order[:_SHOWN] if 0 in order[:_SHOWN] else [*order[: _SHOWN - 1], 0]
@@ -39,7 +40,7 @@ def _choices(plan: Plan) -> Table:
         cells = [mark, one_line(one.name), f"{one.speed.tokens_per_s.value:.1f}", _interval(one.speed.speedup)]
         cells += [f"{one.tokens_per_round:.2f}", f"{one.drafted_per_round:.1f}", _first(one)]
         if is_run:
-            cells += _run(one)
+            cells += _run(one, plan.choices[0])
         table.add_row(*cells, style="bold" if mark else None)
     if len(order) > len(shown):
         table.add_row("", f"... and {len(order) - len(shown)} slower ones, in --json and --report")
@@ -68,6 +69,15 @@ def _notes(plan: Plan) -> list[str]:
             f"This machine is noisy: times of one pass differ by {spread:.0%} even after measuring again and again. "
             "Rates may be off by as much; close what else is running and plan again."
         )
+    drifts = [f"{one.drift:.2f} ({one.model})" for one in plan.passes if one.drift is not None]
+    if drifts:
+        lines.append(
+            f"When choices were run, passes took {', '.join(drifts)} times what they took before; at the run's costs: "
+            "predicted by that, by run."
+        )
+    wrong = [one.name for one in plan.choices if one.differing_answers]
+    if wrong:
+        lines.append(f"Run with other rounds than were predicted: {', '.join(wrong)}; please report this.")
     memory = plan.memory.total / 1e9
     lines.append(
         f"Memory of the recommended choice, with a context of {plan.settings.ctx_size} tokens: {memory:.2f} GB."
@@ -89,7 +99,9 @@ def _basis(prompts: Prompts) -> str:
 def _advice(plan: Plan, saved_as: str | None) -> list[str]:
     best = plan.best
     if not plan.speculates:
-        return ["Do not speculate: nothing that was tried is faster than plain decoding."]
+        return [
+            " ".join(["Do not speculate: nothing that was tried is clearly faster than plain decoding.", *plan.doubts])
+        ]
     flags = [
         "--draft",
         ",".join(best.drafts) if len(best.drafts) > 1 or "ngram" in best.drafts else f"{best.drafts[0]},none",
@@ -113,8 +125,9 @@ def _first(one: Outcome) -> str:
     return f"{one.positions[0].acceptance_prob.value:.0%}" if one.positions else ""
 
 
-def _run(one: Outcome) -> list[str]:
-    if one.measured_tokens_per_s is None:
-        return ["", ""]
-    ratio = one.speed.tokens_per_s.value / one.measured_tokens_per_s if one.measured_tokens_per_s else 0.0
-    return [f"{one.measured_tokens_per_s:.1f}", f"{ratio:.2f}"]
+def _run(one: Outcome, plain: Outcome) -> list[str]:
+    run, repriced, plain_run = one.measured_tokens_per_s, one.repriced_tokens_per_s, plain.measured_tokens_per_s
+    if not run or not plain_run:
+        return [""] * len(_RUN)
+    then = "" if repriced is None else f"{repriced / run:.2f}"
+    return [f"{run:.1f}", f"{run / plain_run:.2f}", f"{one.speed.tokens_per_s.value / run:.2f}", then]

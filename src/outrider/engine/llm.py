@@ -31,7 +31,7 @@ from outrider.engine.prompts import (
 )
 from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import Scheduler, run
-from outrider.engine.sequence import Request, SpeculationParams
+from outrider.engine.sequence import Request, Rule, SpeculationParams
 from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
 from outrider.errors import ContextLengthError, UsageError
@@ -206,6 +206,11 @@ class LLM:
     def without_draft(self) -> LLM:
         """Return an LLM that answers with the same target, in the same memory, and does not speculate."""
         return LLM(self._model, max_sequences=self._max_sequences, clock=self._clock, entropy=self._entropy)
+
+    @property
+    def rule(self) -> Rule:
+        """How drafts of sampled text are verified."""
+        return self._stepper.rule
 
     @property
     def drafters(self) -> tuple[str, ...]:

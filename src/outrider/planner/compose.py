@@ -28,6 +28,7 @@ from outrider.planner.document import (
     Settings,
     Speed,
 )
+from outrider.planner.live import slower
 from outrider.planner.machine import Machine
 from outrider.planner.measuring import Clocked, Measured
 from outrider.planner.memory import Memory
@@ -42,6 +43,7 @@ from outrider.planner.predict import (
     speed_and_speedup,
 )
 from outrider.planner.ranks import NUM_RANKS, PositionRanks
+from outrider.planner.validate import Held, Ran
 
 # A draft has to promise so much more than plain decoding to be worth the trouble and the doubt.
 LEAST_SPEEDUP = 1.02
@@ -74,7 +76,7 @@ def compose(origin: Origin, measured: Measured, memory: Mapping[tuple[str, ...],
     outcomes = tuple(_outcome(choice, answers, plain, costs, seed) for choice, answers in measured.answers.items())
     families = sorted({one.family for one in plain if one.family is not None})
     eligible = [not one.drafts or one.rule == origin.settings.rule for one in outcomes]
-    best = _best([one.speed.speedup.value for one in outcomes], eligible)
+    best = _best([one.speed.speedup for one in outcomes], eligible)
     recordings = measured.recordings
     return Plan(
         outrider_plan=SCHEMA,
@@ -93,33 +95,61 @@ def compose(origin: Origin, measured: Measured, memory: Mapping[tuple[str, ...],
         is_noisy=any(one.is_noisy for one in measured.clocked.values()),
         choices=outcomes,
         recommended=best,
-        by_family={
-            family: _best([one.families[family].speedup.value for one in outcomes], eligible) for family in families
-        },
+        by_family={family: _best([one.families[family].speedup for one in outcomes], eligible) for family in families},
         ranks={name: _ranks(answers, seed) for name, answers in measured.ranks.items() if any(answers)},
         memory=_memory(memory[outcomes[best].drafts]),
         left_out=origin.left_out,
     )
 
 
-def with_measured(plan: Plan, rates: Mapping[int, tuple[float, Mapping[str, float]]]) -> Plan:
-    """Return a plan with what running some of its choices gave: tokens per second in all, and by family."""
-    choices = [
-        replace(one, measured_tokens_per_s=rates[number][0], measured_families=dict(rates[number][1]))
-        if number in rates
-        else one
-        for number, one in enumerate(plan.choices)
-    ]
-    return replace(plan, choices=tuple(choices))
+def with_run(plan: Plan, measured: Measured, ran: Mapping[Choice, Sequence[Ran]], held: Mapping[Choice, Held]) -> Plan:
+    """Return a plan with what running some of its choices gave.
+
+    Args:
+        plan: Without.
+        measured: What it was composed from.
+        ran: Answers by choice.
+        held: The same held against the predictions.
+    """
+    numbers = {choice: number for number, choice in enumerate(measured.answers)}
+    choices = list(plan.choices)
+    for choice, one in held.items():
+        families = [family for family in one.measured if family is not None]
+        choices[numbers[choice]] = replace(
+            choices[numbers[choice]],
+            measured_tokens_per_s=one.measured[None],
+            measured_families={family: one.measured[family] for family in families},
+            repriced_tokens_per_s=one.repriced[None],
+            repriced_families={family: one.repriced[family] for family in families},
+            differing_answers=one.num_differing,
+        )
+    costs, target = measured.costs, plan.passes[0].model
+    passes = [one for answers in ran.values() for answer in answers for one in answer.passes]
+    drifted = tuple(
+        replace(
+            one,
+            drift=slower(
+                costs.target if one.model == target else costs.drafts[one.model],
+                [seen for seen in passes if seen.model == one.model],
+            ),
+        )
+        for one in plan.passes
+    )
+    return replace(plan, choices=tuple(choices), passes=drifted)
 
 
-def _best(speedups: Sequence[float], eligible: Sequence[bool]) -> int:
+def _best(speedups: Sequence[Figure], eligible: Sequence[bool]) -> int:
     """Return the number of the choice to take: plain decoding, which comes first, unless one is clearly faster.
 
-    Rules that the user did not ask for are there to be compared, not to be recommended.
+    That is one whose interval lies above 1, where there are prompts enough for an interval. Rules that the user did not
+    ask for are there to be compared, not to be recommended.
     """
-    best = int(np.argmax(np.where(eligible, speedups, -np.inf)))
-    return best if speedups[best] > LEAST_SPEEDUP else 0
+    clear = [
+        may and one.value > LEAST_SPEEDUP and (one.low is None or one.low > 1)
+        for one, may in zip(speedups, eligible, strict=True)
+    ]
+    best = int(np.argmax([one.value if is_clear else -np.inf for one, is_clear in zip(speedups, clear, strict=True)]))
+    return best if clear[best] else 0
 
 
 def _outcome(

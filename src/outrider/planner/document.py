@@ -125,6 +125,7 @@ class Passes:
         curve: What follows for a pass of any shape. The engine that uses the plan decides by it, as the replays did.
         spread: Of the times of one pass, typically: the distance of the quartiles by the median.
         slower: How much longer passes took among rounds than one after the other, which is what predictions count.
+        drift: How much longer they took in the answers that were run than predictions say; None if none were.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -134,6 +135,7 @@ class Passes:
     curve: Curve
     spread: float
     slower: float
+    drift: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,9 @@ class Outcome:
         side_by_side: Tokens per second in all, by how many answers are made at a time.
         shares: Of the time: the target's passes, the drafts', and the rest.
         measured_tokens_per_s: By running it, if that was asked for; by family below.
+        repriced_tokens_per_s: Predicted at what passes took in the other choices' answers meanwhile; by family below.
+        differing_answers: How many answers, when run, took other rounds than predictions count; None where chance has a
+            say in that.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -209,6 +214,9 @@ class Outcome:
     shares: Mapping[str, float]
     measured_tokens_per_s: float | None = None
     measured_families: Mapping[str, float] | None = None
+    repriced_tokens_per_s: float | None = None
+    repriced_families: Mapping[str, float] | None = None
+    differing_answers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,17 +310,15 @@ class Plan:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What speaks against the recommended draft, a sentence each; none of plain decoding."""
-        if not self.speculates:
+        """What speaks against what is recommended, a sentence each."""
+        if self.speculates:
+            plain = [family for family, number in self.by_family.items() if not self.choices[number].drafts]
+            return (f"Plain decoding is the best choice for {', '.join(plain)}.",) if plain else ()
+        rivals = [one for one in self.choices if one.drafts and one.rule == self.settings.rule]
+        ahead = max(rivals, key=lambda one: one.speed.speedup.value, default=None)
+        if ahead is None or ahead.speed.speedup.value <= 1:
             return ()
-        low = self.best.speed.speedup.low
-        plain = [family for family, number in self.by_family.items() if not self.choices[number].drafts]
-        told = []
-        if low is not None and low <= 1:
-            told.append("The interval holds 1: it may gain nothing.")
-        if plain:
-            told.append(f"Plain decoding is the best choice for {', '.join(plain)}.")
-        return tuple(told)
+        return (f"{ahead.name} comes out ahead of it, but not clearly: about equal; more prompts may tell.",)
 
 
 def to_json(plan: Plan) -> str:

@@ -18,14 +18,14 @@ from outrider.models.at_hand import candidates_for
 from outrider.models.files import ModelFiles
 from outrider.models.open import open_model
 from outrider.planner.choices import Choice, choices
-from outrider.planner.compose import Origin, compose, with_measured
+from outrider.planner.compose import Origin, compose, with_run
 from outrider.planner.document import HeldDraft, LeftOutDraft, Plan, PlannedModel, Settings
 from outrider.planner.lineup import line_up
 from outrider.planner.machine import this_machine
 from outrider.planner.measuring import Progress, measure
 from outrider.planner.memory import Memory, predict_memory
 from outrider.planner.meter import Prompted, Setting
-from outrider.planner.validate import validate
+from outrider.planner.validate import hold, validate
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 
 # Of each answer so many tokens are measured at most: what comes later is much like it, and prompts differ more.
@@ -131,8 +131,8 @@ def make_plan(wish: Wish, around: Surroundings) -> Plan:
     order = sorted(range(1, len(tried)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
     chosen = [0, *order[: wish.num_run]]
     run = [tried[number] for number in chosen]
-    rates = validate(lineup, setting, measured.recordings, run, measured.timed_costs, around.progress)
-    return with_measured(plan, {number: rates[tried[number]] for number in chosen})
+    ran = validate(lineup, setting, measured.recordings, run, measured.timed_costs, around.progress)
+    return with_run(plan, measured, ran, hold(setting, measured, ran))
 
 
 def _drafts(wish: Wish, target: ModelFiles, around: Surroundings) -> tuple[list[str], tuple[LeftOutDraft, ...]]:

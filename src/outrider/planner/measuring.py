@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+import numpy as np
+
 from outrider.backends.base import Backend
-from outrider.backends.metered import MeteredBackend, Pass
+from outrider.backends.metered import Pass
 from outrider.engine.costs import Costs
 from outrider.planner.choices import Choice
 from outrider.planner.lineup import Lineup
+from outrider.planner.live import live_costs, slower
 from outrider.planner.meter import Prompted, Setting, record, replay
 from outrider.planner.passes import (
     BATCHES,
@@ -29,8 +32,8 @@ from outrider.planner.recorded import Recording
 
 # Told what is being done, and how much of it is done, from 0 to 1.
 Progress = Callable[[str, float], None]
-_LOOKUP = Choice(("ngram",), 16)
-_FEW_ROWS = 17
+# What drafts while the target answers: costs nothing, and lets passes of several rows be seen.
+_LOOKUP = Choice(("ngram",), 16, rule="coupled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class Measured:
     Attributes:
         clocked: Passes by model, the target first.
         timed_costs: What passes cost by those, in seconds.
-        live: By model, seconds that passes among rounds took, and what the timed ones say of them, added up.
+        live: Passes among rounds.
+        beside_s: Seconds that rounds of the target spend beside passes and rounds replayed on its text do not: after a
+            pass everything else has left the processor's caches.
         recordings: Of the prompts that there was time for.
         answers: Of each choice, in the order of the recordings.
         ranks: Of each draft model with the target's tokens, by position over all answers.
@@ -61,33 +66,30 @@ class Measured:
 
     clocked: Mapping[str, Clocked]
     timed_costs: Costs
-    live: dict[str, tuple[float, float]] = field(default_factory=dict)
+    live: list[Pass] = field(default_factory=list)
+    beside_s: list[float] = field(default_factory=list)
     recordings: list[Recording] = field(default_factory=list)
     answers: dict[Choice, list[Answered]] = field(default_factory=dict)
     ranks: dict[str, list[list[PositionRanks]]] = field(default_factory=dict)
 
     def slower(self, model: str) -> float:
-        """Return how much longer a model's passes take among rounds, in all, than one after the other, typically."""
-        seconds, expected = self.live.get(model, (0.0, 0.0))
-        return seconds / expected if seconds > 0 else 1.0
+        """Return how much longer a model's passes take among rounds, in all, than one after the other."""
+        target = next(iter(self.clocked))
+        curve = self.timed_costs.target if model == target else self.timed_costs.drafts[model]
+        return slower(curve, [one for one in self.live if one.model == model])
 
     @property
     def costs(self) -> Costs:
         """What passes cost among rounds, in seconds."""
-        target, *drafts = self.clocked
-        return Costs(
-            self.timed_costs.target.in_units_of(1 / self.slower(target)),
-            {name: self.timed_costs.drafts[name].in_units_of(1 / self.slower(name)) for name in drafts},
-        )
+        return live_costs(self.timed_costs, next(iter(self.clocked)), self.live)
 
-    def observe(self, passes: Iterable[Pass]) -> None:
-        """Take note of passes among rounds; those over many rows, which read prompts, are left out."""
-        target = next(iter(self.clocked))
-        for one in passes:
-            curve = self.timed_costs.target if one.model == target else self.timed_costs.drafts[one.model]
-            if one.rows <= _FEW_ROWS:
-                seconds, expected = self.live.get(one.model, (0.0, 0.0))
-                self.live[one.model] = seconds + one.seconds, expected + curve.at(one.rows, one.length)
+    def add_beside(self) -> None:
+        """Give the rounds replayed the time beside passes that those of the target have."""
+        more = max(0.0, float(np.median(self.beside_s))) if self.beside_s else 0.0
+        for answers in self.answers.values():
+            for place, one in enumerate(answers):
+                rounds = tuple(replace(done, other_s=done.other_s + more) for done in one.rounds)
+                answers[place] = replace(one, rounds=rounds)
 
 
 def time_models(lineup: Lineup, contexts: Sequence[int], progress: Progress) -> tuple[dict[str, Clocked], Costs]:
@@ -160,6 +162,7 @@ def measure(  # noqa: PLR0913 - what is measured, on what, with what
             progress(
                 f"prompt {number + 1} of {len(ordered)}: {what}", max(share, spent / budget_s if budget_s else 0.0)
             )
+    measured.add_beside()
     progress("measured", 1.0)
     return measured
 
@@ -172,15 +175,17 @@ def _measure_one(
     yield 0.0, "the target answers"
     params = setting.compiled.params
     seed = seed if params.seed is None else params.seed
-    target = MeteredBackend(setting.target.backend, setting.target.name, setting.clock)
-    metered = replace(setting, target=replace(setting.target, backend=target))
-    recording = record(metered, prompt, seed, lineup.drafting(_LOOKUP, measured.timed_costs))
-    measured.observe(target.passes)
+    lookup = lineup.drafting(_LOOKUP, measured.timed_costs)
+    recording, recorded = record(setting, prompt, seed, lookup)
+    again = replay(setting, recording, lineup.drafting(_LOOKUP, measured.timed_costs))
+    for (done, passes), replayed in zip(recorded, again, strict=True):
+        measured.live += passes
+        measured.beside_s.append(done.other_s - replayed.other_s)
     measured.recordings.append(recording)
     for number, (choice, answers) in enumerate(measured.answers.items(), start=1):
         yield number / steps, choice.name
         rounds = replay(setting, recording, lineup.drafting(choice, measured.timed_costs))
-        measured.observe(one for done in rounds for one in done.draft_passes)
+        measured.live += [one for done in rounds for one in done.draft_passes]
         answers.append(Answered(prompt.id, prompt.family, tuple(rounds)))
     yield (steps - 1) / steps, "acceptance by rank"
     for name, one in lineup.models.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,7 +89,7 @@ class Drafting:
     backends: tuple[MeteredBackend, ...] = ()
 
 
-NO_DRAFTING = Drafting()
+NO_DRAFTING = Drafting(rule="coupled")
 
 
 def replay(setting: Setting, recording: Recording, drafting: Drafting) -> list[Round]:
@@ -99,16 +100,16 @@ def replay(setting: Setting, recording: Recording, drafting: Drafting) -> list[R
     backend = setting.target.backend
     again = RecordedBackend(recording, vocab_size=backend.vocab_size, max_length=backend.max_length)
     target = MeteredBackend(again, setting.target.name, setting.clock)
-    params = replace(setting.compiled.params, max_tokens=len(recording.answer_ids), logprobs=None, prompt_logprobs=None)
+    params = replace(setting.compiled.params, logprobs=None, prompt_logprobs=None)
     compiled = replace(setting.compiled, params=params)
-    stepper = _stepper(setting, target, drafting)
+    stepper = stepper_of(setting, target, drafting)
     sequence = stepper.open(Request(object(), recording.prompt_ids, compiled, recording.seed))
     if reads_laws(params, drafting.rule):
         sequence.coins = Hindsight(recording.seed, recording=recording, is_block=drafting.rule != "token")
     try:
         rounds = []
         while sequence.finish_reason is None:
-            rounds.append(_round(setting, stepper, sequence, [target, *drafting.backends]))
+            rounds.append(metered_round(setting, stepper, sequence, [target, *drafting.backends])[0])
         answer_ids = tuple(sequence.token_ids[len(recording.prompt_ids) :])
         if answer_ids != recording.answer_ids:
             raise AssertionError(f"replayed {answer_ids} where the target had said {recording.answer_ids}")
@@ -117,7 +118,17 @@ def replay(setting: Setting, recording: Recording, drafting: Drafting) -> list[R
         stepper.close(sequence)
 
 
-def _round(setting: Setting, stepper: Stepper, sequence: Sequence, backends: list[MeteredBackend]) -> Round:
+def metered_round(
+    setting: Setting, stepper: Stepper, sequence: Sequence, backends: Several[MeteredBackend]
+) -> tuple[Round, tuple[Pass, ...]]:
+    """Run one round of a sequence; return what it was, and the target's passes.
+
+    Args:
+        setting: How text is made.
+        stepper: What runs the round.
+        sequence: Of the stepper, not ended.
+        backends: The target's, then those of the drafter's models.
+    """
     for backend in backends:
         backend.passes.clear()
     length, accepted_before = len(sequence.token_ids) - 1, sequence.counters.num_accepted_tokens
@@ -126,7 +137,7 @@ def _round(setting: Setting, stepper: Stepper, sequence: Sequence, backends: lis
     seconds = setting.clock() - started_at
     target, *drafts = backends
     passes = [one for backend in backends for one in backend.passes]
-    return Round(
+    done = Round(
         length=length,
         num_draft_tokens=target.passes[-1].rows - 1,
         num_accepted=sequence.counters.num_accepted_tokens - accepted_before,
@@ -134,60 +145,43 @@ def _round(setting: Setting, stepper: Stepper, sequence: Sequence, backends: lis
         draft_passes=tuple(one for backend in drafts for one in backend.passes),
         other_s=max(0.0, seconds - sum(one.seconds for one in passes)),
     )
+    return done, tuple(target.passes)
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """An answer of the target itself.
-
-    Attributes:
-        token_ids: All of it.
-        num_tokens: After the first.
-        seconds: That these took.
-    """
-
-    token_ids: tuple[int, ...]
-    num_tokens: int
-    seconds: float
-
-
-def run(setting: Setting, prompt: Prompted, seed: int, drafting: Drafting) -> Timed:
-    """Let the target answer a prompt, and time it.
-
-    Raises:
-        OutriderError: The target cannot go on.
-    """
-    stepper = _stepper(setting, setting.target.backend, drafting)
-    sequence = stepper.open(Request(object(), prompt.token_ids, setting.compiled, seed))
-    try:
-        stepper.step([sequence])
-        started_at = setting.clock()
-        while sequence.finish_reason is None:
-            stepper.step([sequence])
-        seconds = setting.clock() - started_at
-    finally:
-        stepper.close(sequence)
-    if sequence.error is not None:
-        raise sequence.error
-    answer_ids = tuple(sequence.token_ids[len(prompt.token_ids) :])
-    return Timed(answer_ids, len(answer_ids) - 1, seconds)
-
-
-def record(setting: Setting, prompt: Prompted, seed: int, drafting: Drafting = NO_DRAFTING) -> Recording:
+def record(
+    setting: Setting, prompt: Prompted, seed: int, drafting: Drafting = NO_DRAFTING
+) -> tuple[Recording, list[tuple[Round, tuple[Pass, ...]]]]:
     """Let the target answer a prompt once, for every choice to be measured on.
 
     Args:
         setting: How.
         prompt: To what.
         seed: Of the noise that draws the answer; the same answer comes of it whatever drafts.
-        drafting: What speeds this up.
+        drafting: What speeds this up, by a rule that leaves the answer to the noise.
+
+    Returns:
+        The answer, and its rounds after the first with the target's passes.
 
     Raises:
         OutriderError: The target cannot go on.
     """
-    answer_ids = run(setting, prompt, seed, replace(drafting, rule="coupled")).token_ids
+    target = MeteredBackend(setting.target.backend, setting.target.name, setting.clock)
+    stepper = stepper_of(setting, target, drafting)
+    sequence = stepper.open(Request(object(), prompt.token_ids, setting.compiled, seed))
+    rounds = []
+    try:
+        stepper.step([sequence])
+        while sequence.finish_reason is None:
+            rounds.append(metered_round(setting, stepper, sequence, [target, *drafting.backends]))
+    finally:
+        stepper.close(sequence)
+    if sequence.error is not None:
+        raise sequence.error
+    answer_ids = tuple(sequence.token_ids[len(prompt.token_ids) :])
     recording = Recording(prompt.id, prompt.family, prompt.token_ids, answer_ids, seed=seed)
-    return recording if setting.compiled.params.is_greedy else replace(recording, laws=_laws(setting, recording))
+    if not setting.compiled.params.is_greedy:
+        recording = replace(recording, laws=_laws(setting, recording))
+    return recording, rounds
 
 
 def _laws(setting: Setting, recording: Recording) -> tuple[Weights, ...]:
@@ -211,7 +205,8 @@ def _laws(setting: Setting, recording: Recording) -> tuple[Weights, ...]:
         backend.close_sequence(cache_id)
 
 
-def _stepper(setting: Setting, backend: Backend, drafting: Drafting) -> Stepper:
+def stepper_of(setting: Setting, backend: Backend, drafting: Drafting) -> Stepper:
+    """Return what runs rounds as the engine does, on the target or on what stands for it."""
     target, limit = setting.target, drafting.num_speculative_tokens
     return Stepper(
         target=backend,
