@@ -7,7 +7,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -44,6 +46,11 @@ void check(bool ok, const char* name, double value, const char* limit) {
 std::pair<int64_t, float> argmax(const Vector<float>& logits, const std::string& isa) {
   const Row row = read_row(as_row(logits), kernels_for(isa));
   return {row.best_id, row.top};
+}
+
+bool has_token(const Vector<float>& logits) {
+  const std::span<const float> row = as_row(logits);
+  return std::any_of(row.begin(), row.end(), [](float x) { return x != -std::numeric_limits<float>::infinity(); });
 }
 
 void check_ids(const char* name, const Vector<int64_t>& ids, int64_t vocab_size) {
@@ -169,6 +176,7 @@ void bind_sampling(nb::module_& m) {
         "biases"_a.noconvert(), "seen_ids"_a.noconvert(), "output_counts"_a.noconvert(), "excluded_ids"_a.noconvert(),
         "repetition_penalty"_a = 1.0, "presence_penalty"_a = 0.0, "frequency_penalty"_a = 0.0,
         "allowed"_a.noconvert().none() = nb::none(), "isa"_a = "");
+  m.def("has_token", &has_token, "logits"_a.noconvert());
   m.def("argmax", &argmax, "logits"_a.noconvert(), nb::kw_only(), "isa"_a = "");
 }
 

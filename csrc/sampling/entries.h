@@ -16,6 +16,12 @@ class Entries {
   virtual ~Entries() = default;
   // Writes the weights of entries begin .. begin + count - 1, at most kBlock of them.
   virtual void fill(int64_t begin, int64_t count, double* out) const = 0;
+  // The sum of these weights.
+  virtual double sum(int64_t begin, int64_t count, const SamplingKernels& kernels) const {
+    double weights[kBlock];
+    fill(begin, count, weights);
+    return kernels.sum(weights, count);
+  }
   // For each group of 64 of n entries a weight that none of them exceeds by more than rounding.
   virtual std::vector<double> group_bounds(int64_t n) const {
     std::vector<double> bounds;
@@ -44,14 +50,19 @@ class ListedEntries final : public Entries {
 // exp((logit - top) / temperature): the logits are kept, a third of what the weights would take to write and read.
 class SoftmaxEntries final : public Entries {
  public:
-  // Copies the logits, unless they have an owner who keeps them as they are.
+  // Copies the logits, unless they have an owner who keeps them as they are; but not what is excluded, of a model that
+  // cannot say every token most of them.
   SoftmaxEntries(std::span<const float> logits, std::shared_ptr<const void> owner, std::vector<float> maxima, float top,
                  double inverse_temperature, const SamplingKernels& kernels)
       : owner_(std::move(owner)), logits_(logits.data()), maxima_(std::move(maxima)), top_(top),
         inverse_temperature_(inverse_temperature), kernels_(kernels) {
     if (owner_) return;
     const std::shared_ptr<float[]> copy(new float[logits.size()]);
-    std::copy(logits.begin(), logits.end(), copy.get());
+    const int64_t size = std::ssize(logits);
+    for (int64_t begin = 0; begin < size; begin += kBlock) {
+      const int64_t count = std::min(kBlock, size - begin);
+      if (!is_excluded(maxima_, begin, count)) std::copy_n(logits.data() + begin, count, copy.get() + begin);
+    }
     logits_ = copy.get();
     owner_ = copy;
   }
@@ -60,6 +71,9 @@ class SoftmaxEntries final : public Entries {
       std::fill_n(out, count, 0.0);
     else
       kernels_.weights(logits_ + begin, count, top_, inverse_temperature_, out);
+  }
+  double sum(int64_t begin, int64_t count, const SamplingKernels& kernels) const override {
+    return is_excluded(maxima_, begin, count) ? 0.0 : Entries::sum(begin, count, kernels);
   }
   std::vector<double> group_bounds(int64_t) const override {
     std::vector<double> bounds(maxima_.size());

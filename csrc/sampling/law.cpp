@@ -43,6 +43,11 @@ class Law::Difference final : public Entries {
     const double drafted_scale = drafted_.ids_ ? 1.0 : drafted_.scale_;
     target_.kernels_->difference(out, target_.scale_, scale_, drafted, drafted_scale, count, out);
   }
+  // Where the draft had no chance of anything, all of the target's is left, and its sum is known.
+  double sum(int64_t begin, int64_t count, const SamplingKernels& kernels) const override {
+    if (drafted_.has_weight(begin, count)) return Entries::sum(begin, count, kernels);
+    return target_.block_sums_[static_cast<size_t>(begin / kBlock)] * target_.scale_ * scale_;
+  }
 
  private:
   Law target_, drafted_;
@@ -84,10 +89,16 @@ template <class F> void Law::each_block(const F& f) const {
 void Law::set(std::shared_ptr<const Entries> entries, int64_t num_entries) {
   entries_ = std::move(entries);
   num_entries_ = num_entries;
-  each_block([this](int64_t, int64_t count, const double* weights) {
-    block_sums_.push_back(kernels_->sum(weights, count));
+  for (int64_t begin = 0; begin < num_entries; begin += kBlock) {
+    block_sums_.push_back(entries_->sum(begin, std::min(kBlock, num_entries - begin), *kernels_));
     total_ += block_sums_.back();
-  });
+  }
+}
+
+bool Law::has_weight(int64_t begin, int64_t count) const {
+  if (!ids_) return block_sums_[static_cast<size_t>(begin / kBlock)] > 0;
+  const auto first = std::lower_bound(ids_->begin(), ids_->end(), begin);
+  return first != ids_->end() && *first < begin + count;
 }
 
 void Law::check_drawable() const {

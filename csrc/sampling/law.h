@@ -46,6 +46,8 @@ class Law {
   Law(int64_t vocab_size, const SamplingKernels& kernels) : kernels_(&kernels), vocab_size_(vocab_size) {}
   void set(std::shared_ptr<const Entries> entries, int64_t num_entries);
   void check_drawable() const;
+  // Whether any id of one block may have weight.
+  bool has_weight(int64_t begin, int64_t count) const;
   int64_t id_of(int64_t entry) const { return ids_ ? (*ids_)[static_cast<size_t>(entry)] : entry; }
   // The probabilities of count consecutive ids.
   void fill_ids(int64_t begin, int64_t count, double* out) const;

@@ -19,7 +19,8 @@ struct Shaping {
   std::span<const int64_t> excluded_ids;
 };
 
-// Shapes a row in place. Returns false, and leaves it alone, if it holds NaN or plus infinity, or no token at all.
+// Shapes a row in place. Returns false if it holds NaN or plus infinity, or no token at all; all that is wrong is then
+// still in it, and nothing but masked entries is changed.
 bool shape_row(std::span<float> row, const Shaping& shaping, const SamplingKernels& kernels);
 
 }  // namespace outrider

@@ -196,6 +196,9 @@ class Law:
     def top(self, count: int) -> list[tuple[int, float]]:
         """Return the likeliest ids with their probabilities: the lower id on a tie, and none that is impossible."""
 
+def has_token(logits: NDArray[np.float32]) -> bool:
+    """Return whether any of a row of logits ``[vocab_size]`` is not minus infinity."""
+
 def argmax(logits: NDArray[np.float32], *, isa: str = "") -> tuple[int, float]:
     """Return where the largest value is and what it is: the lowest index on a tie, the first NaN if there is any."""
 
@@ -230,8 +233,8 @@ def shape_row(
         isa: The instruction set; the best by default.
 
     Returns:
-        Whether the row, as it was given, has no NaN or plus infinity, and a token that is not excluded. If not it is
-        left as it was.
+        Whether the row, as it was given, has no NaN or plus infinity, and a token that is not excluded. If not, all
+        that is wrong with it is still there, and some of ``allowed`` may have been applied, nothing else.
 
     Raises:
         ValueError: Lengths that do not fit.

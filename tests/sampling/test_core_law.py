@@ -158,6 +158,21 @@ def test_what_a_rejection_leaves_is_the_same_to_the_bit(ours, theirs, isa):
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("limits", [{}, {"top_k": 9}], ids=str)
+def test_what_a_draft_that_cannot_say_every_token_leaves_is_numpys(limits, isa):
+    """Blocks of which it can say nothing are neither kept nor summed again."""
+    rng = np.random.default_rng(4)
+    row, theirs = (2 * rng.standard_normal((2, 2600))).astype(np.float32)
+    theirs[:600] = theirs[1000:2100] = -np.inf
+    one, other = law_of(Core(isa), row, {}), law_of(Core(isa), theirs, limits)
+    for scale in (1.0, 0.37):
+        left, expected = one.residual(other, scale), difference(np.asarray(one), np.asarray(other), scale)
+        assert (np.asarray(left) == expected).all()
+        assert left.sum() == pytest.approx(expected.sum(), rel=1e-12)
+        check_use(left, expected)
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_listed_weights_are_kept_as_they_are(isa):
     rng = np.random.default_rng(3)
     for size in (1, 5, 512, 1100):

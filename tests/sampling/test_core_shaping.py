@@ -61,7 +61,10 @@ def check(shape, row, shaping):
     with np.errstate(invalid="ignore", over="ignore"):
         is_sound = by_numpy(expected, shaping)
     assert shape(room[1:-1], shaping) == is_sound
-    assert room[1:-1].tobytes() == expected.tobytes(), "not the same bits"
+    if is_sound:
+        assert room[1:-1].tobytes() == expected.tobytes(), "not the same bits"
+    else:
+        assert repr(_core.argmax(room[1:-1])) == repr(_core.argmax(row)), "what is wrong cannot be told any more"
     assert (room[[0, -1]] == 7).all(), "written beyond the row"
 
 
@@ -69,7 +72,7 @@ def cases():
     """Rows of all lengths near a lane's multiples, some with what is no number in any place, settings by chance."""
     rng = np.random.default_rng(7)
     penalties = [None, 0.5, -0.5, 1.3]
-    for size in [*range(1, 36), 64, 1501]:
+    for size in [*range(1, 36), 64, 513, 1501]:
         row = rng.standard_normal(size).astype(np.float32)
         bits = rng.integers(0, 256, (size + 7) // 8).astype(np.uint8)
         for allowed, repetition, presence, frequency in product(
@@ -94,7 +97,7 @@ def cases():
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_rows_are_shaped_as_by_numpy_and_what_is_no_number_is_left_alone(isa):
+def test_rows_are_shaped_as_by_numpy_and_what_is_no_number_can_be_told(isa):
     for row, shaping in cases():
         check(functools.partial(by_core, isa=isa), row, shaping)
 
@@ -118,6 +121,12 @@ def nothing_left_is_fine(row, shaping):
 
 def looks_behind_the_mask(row, shaping):
     return by_core(row, shaping) and bool((row > -INF).any())
+
+
+def masks_before_it_looks(row, shaping):
+    if shaping.allowed is not None:
+        keep_allowed(row, shaping.allowed)
+    return by_core(row, shaping)
 
 
 def penalties_before_bias(row, shaping):
@@ -146,6 +155,7 @@ def masks_first_and_biases_after(row, shaping):
         whole_lanes_only,
         nothing_left_is_fine,
         looks_behind_the_mask,
+        masks_before_it_looks,
         penalties_before_bias,
         counts_the_prompt,
         counts_once,

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from outrider._core import Law, argmax
+from outrider._core import Law, has_token
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import PIECE, feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
@@ -287,7 +287,7 @@ class DraftModelDrafter:
                 padded = self._padded(row)[np.newaxis]
                 out = padded if padded.flags.writeable else None
                 shaped = growth.request.shaper.shape(padded, path, out=out)
-                if not growth.request.shaper.is_busy(len(path)) or argmax(shaped[0])[1] != -np.inf:
+                if not growth.request.shaper.is_busy(len(path)) or has_token(shaped[0]):
                     self._branch(growth, node, shaped, len(path))
             except (NumericalError, UsageError) as error:  # its logits are no numbers; the grammar is too complex there
                 growth.problem = str(error)

@@ -1,14 +1,16 @@
 """Answers that follow a grammar: which tokens may come next, given what is committed and any draft after it.
 
-llguidance keeps the parser's state; here it is the state after the committed tokens, always. To look past draft tokens
-they are consumed, the question is asked, and they are rolled back at once. A matcher that has nothing more to say, or
-whose answer has ended, is not asked.
+llguidance keeps the parser's state. To look past draft tokens they are consumed and the question is asked; they stay
+consumed, since what is asked next is mostly the place after one token more, and what is committed next the first of
+them. Where it goes elsewhere, they are rolled back as far as the two ways differ. A matcher that has nothing more to
+say, or whose answer has ended, is not asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +41,7 @@ class Grammar:
         self._make = make
         self._matcher = make()
         self._committed: list[int] = []
+        self._ahead: list[int] = []  # draft tokens that the matcher has consumed after them
         self._eos_ids = eos_ids
         self._ends = frozenset(eos_ids.tolist())
         self._vocab_size = vocab_size
@@ -49,7 +52,8 @@ class Grammar:
     def copy(self) -> Grammar:
         """Return the same state for another answer."""
         other = copy(self)
-        other._matcher, other._committed, other._known = self._matcher.deep_copy(), [*self._committed], {}
+        other._matcher, other._known = self._matcher.deep_copy(), {}
+        other._committed, other._ahead = [*self._committed], [*self._ahead]
         return other
 
     def advance(self, token_id: int) -> None:
@@ -61,7 +65,10 @@ class Grammar:
         self._known.clear()
         self._committed.append(token_id)
         self._is_over |= token_id in self._ends
-        if not self._is_over:
+        if not self._is_over and self._ahead[:1] == [token_id]:
+            del self._ahead[0]
+        elif not self._is_over:
+            self._go_back(0)
             self._matcher.consume_token(token_id)
             if self._matcher.is_error():
                 self._renew()
@@ -99,12 +106,20 @@ class Grammar:
 
     def _look_past(self, draft_ids: list[int]) -> Bits | None:
         """Return what is allowed there, None if the matcher cannot be led there."""
-        if draft_ids and (self._matcher.is_stopped() or self._matcher.validate_tokens(draft_ids) < len(draft_ids)):
+        shared = len(commonprefix([self._ahead, draft_ids]))
+        self._go_back(shared)
+        rest = draft_ids[shared:]
+        if rest and (self._matcher.is_stopped() or self._matcher.validate_tokens(rest) < len(rest)):
             return None
-        self._matcher.consume_tokens(draft_ids)
-        allowed = self._allowed_here()
-        self._matcher.rollback(len(draft_ids))
-        return allowed
+        self._matcher.consume_tokens(rest)
+        self._ahead += rest
+        return self._allowed_here()
+
+    def _go_back(self, length: int) -> None:
+        """Leave the matcher so many of the draft tokens that it has consumed."""
+        if length < len(self._ahead):
+            self._matcher.rollback(len(self._ahead) - length)
+            del self._ahead[length:]
 
     def _renew(self) -> None:
         """Lead a new matcher to where this one should be, by the way that plain decoding takes.
@@ -112,7 +127,7 @@ class Grammar:
         A matcher that something was too complex for stays in error, and so do its copies, with which it shares a lexer:
         that of this answer may come of a draft, or of another answer. Only what is wrong with a new one counts.
         """
-        self._matcher = self._make()
+        self._matcher, self._ahead = self._make(), []
         for token_id in self._committed:
             if token_id not in self._ends:
                 self._matcher.compute_bitmask()  # fills the lexer's caches, which makes what follows less complex
@@ -127,14 +142,14 @@ class Grammar:
 
     def _allowed_here(self) -> Bits:
         """Return what the matcher, where it stands, allows."""
-        allowed = np.zeros((self._vocab_size + 7) // 8, dtype=np.uint8)
+        words = np.zeros((self._vocab_size + 31) // 32, dtype=np.uint32)
+        allowed = words.view(np.uint8)[: (self._vocab_size + 7) // 8]
         is_end = self._matcher.is_stopped()
         if not is_end:
-            bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)[: len(allowed)]
-            allowed[: len(bits)] = bits
+            self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
             first = self._eos_ids[0]
             is_end = bool(allowed[first >> 3] >> (first & 7) & 1)
         for token_id in self._ends:
-            bit = np.uint8(1 << (token_id & 7))
-            allowed[token_id >> 3] = allowed[token_id >> 3] | bit if is_end else allowed[token_id >> 3] & ~bit
+            bit = 1 << (token_id & 7)
+            allowed[token_id >> 3] = allowed[token_id >> 3] & (0xFF ^ bit) | (bit if is_end else 0)
         return allowed

@@ -37,6 +37,8 @@ class LawShaper:
         penalties = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty)
         self._grammar = None if compiled.grammar is None else compiled.grammar.copy()
         self._counts = None if penalties == (None, None, None) else TokenCounts(prompt_ids)
+        parts = (self._counts, self._grammar, compiled.allowed, compiled.bad_words or None)
+        self._is_lasting = any(part is not None for part in parts) or len(compiled.bias_ids) > 0
 
     @property
     def params(self) -> SamplingParams:
@@ -46,7 +48,7 @@ class LawShaper:
     @property
     def is_neutral(self) -> bool:
         """Whether logits come out as they went in, once there are ``min_tokens``."""
-        return not self._is_lasting()
+        return not self._is_lasting
 
     def advance(self, token_id: int) -> None:
         """Take note of a token that was committed.
@@ -91,19 +93,13 @@ class LawShaper:
 
     def is_busy(self, num_draft_ids: int) -> bool:
         """Return whether there may be anything to do after so many draft tokens."""
-        return self._is_lasting() or self._is_too_short(num_draft_ids)
-
-    def _is_lasting(self) -> bool:
-        """Return whether there may be something to do at every position."""
-        one = self._compiled
-        lasting = (self._counts, self._grammar, one.allowed, one.bad_words or None)
-        return any(part is not None for part in lasting) or len(one.bias_ids) > 0
+        return self._is_lasting or self._is_too_short(num_draft_ids)
 
     def _is_too_short(self, num_draft_ids: int) -> bool:
         return len(self._output_ids) + num_draft_ids < self.params.min_tokens
 
     def _shape(self, row: Logits, draft_ids: Sequence[int]) -> bool:
-        """Shape a row in place; return whether it was one of numbers, and leave it alone if not."""
+        """Shape a row in place; return whether it was one of numbers; if not, what is none is still there."""
         one, params = self._compiled, self.params
         ids, counts = (_NO_IDS, _NO_IDS) if self._counts is None else self._counts.after(draft_ids)
         return shape_row(
