@@ -36,6 +36,9 @@ def test_the_engine_passes_and_its_wrong_variant_does_not(draft, options):
     assert missing(certificate) == []
     assert {"greedy text", "sampled text with a seed"} <= {one.name for one in certificate.evidence}
     assert all(one.num > 0 for one in certificate.evidence)
+    lengths = certificate.settings["draft lengths"]
+    assert max(map(int, lengths)) == WISH.lengths[0]
+    assert sum(lengths.values()) >= WISH.budget.draws
 
 
 def test_a_cascade_of_a_model_and_lookups_passes():
@@ -80,6 +83,8 @@ def test_an_audit_that_was_broken_off_goes_on_where_it_was(tmp_path, monkeypatch
         lambda document: document["tallies"][0].update(every=[0]),
         lambda document: document["tallies"][0]["rates"].update({"1": [1, 2]}),
         lambda document: document["tallies"][0].update(at_checkpoints=[[1]]),
+        lambda document: document["tallies"][0].update(drafted={"one": 1}),
+        lambda document: document["tallies"][0].update(drafted={"1": -1}),
         lambda document: document["equalities"].append({"kind": "fit", "name": "x", "groups": []}),
         lambda document: document.update(num_rows=1.5),
     ],

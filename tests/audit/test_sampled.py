@@ -1,11 +1,33 @@
-"""Draws at several places are independent of one another."""
+"""Draws meet the drafts that users' rounds do, and those at several places are independent of one another."""
 
+import pytest
 from toy_pairs import WISH, toy_draft, toy_target
 
-from outrider.audit.draws import Prefix, WatchedDrafter
+from outrider.audit.draws import Drawing, Prefix, WatchedDrafter
+from outrider.audit.memory import Memory, RememberedBackend
 from outrider.audit.sampled import Pair, SamplingAudit
 from outrider.audit.state import Progress
 from outrider.drafters.draft_model import DraftModelDrafter
+from outrider.sampling import Vocabulary
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "coupled"])
+def test_full_draws_meet_whole_drafts_and_begin_like_any(rule):
+    """Every so manieth draw drafts in each round all that a user's would, and goes on to the end of its last round."""
+    draft, target = toy_draft(), toy_target()
+    drafter = WatchedDrafter(DraftModelDrafter(draft.backend, vocab_size=draft.vocab_size, name="draft"))
+    stepper = Pair(target, drafter, 5, 0, rule).stepper(RememberedBackend(Memory(target.backend)))
+    vocabulary = Vocabulary(target.tokenizer, target.vocab_size)
+    drawing = Drawing(stepper, drafter, WISH.params, vocabulary, num_tokens=3, full_every=2, seed=0)
+    draws = list(drawing.draw(Prefix("one", (1, 2, 3, 4, 5)), range(200)))
+    full, short = draws[::2], draws[1::2]
+    assert {one.draft.depth for draw in full for one in draw.rounds} == {5}
+    assert {draw.rounds[0].draft.depth for draw in short} == {2}
+    assert {len(draw.token_ids) for draw in short} == {3}
+    assert max(len(draw.token_ids) for draw in full) > 5
+    for draw in full:
+        last = draw.rounds[-1]
+        assert last.start < 3 <= len(draw.token_ids) == last.start + last.num_accepted + 1
 
 
 def test_places_of_one_length_and_one_law_are_not_drawn_from_by_the_same_coins():

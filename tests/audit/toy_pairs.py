@@ -1,6 +1,7 @@
 """Toy models in two minds, and an audit of them that takes seconds."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from toy_llm import TEMPLATE, toy_tokenizer
 
@@ -23,7 +24,12 @@ class LeaningLM:
     vocab_size: int = 259
 
     def weights(self, prefix):
-        return tuple(1 << (weight % 24) for weight in HashLM(self.vocab_size, self.seed, 10**6).weights(prefix[-2:]))
+        return _leaning(self.vocab_size, self.seed, tuple(prefix[-2:]))
+
+
+@lru_cache(maxsize=1 << 14)
+def _leaning(vocab_size, seed, last):
+    return tuple(1 << (weight % 24) for weight in HashLM(vocab_size, seed, 10**6).weights(last))
 
 
 @dataclass(frozen=True)

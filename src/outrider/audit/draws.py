@@ -3,6 +3,10 @@
 An answer's first round has no draft, so that its first token need not wait. A draw is therefore opened one token before
 the prefix's end, and that token is committed as if a first round had emitted it; every round after that is a drafted
 one. All draws of a prefix share one reading of it.
+
+No round drafts more than its answer has room for, so a draw that ended after a few tokens would never meet a draft as
+long as a user's. Some draws are therefore full ones: they have room for whole drafts in every round, and go on until
+the round is over in which the last token that was asked for is emitted.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class Draw:
     """What one answer went on to say.
 
     Attributes:
-        token_ids: The tokens after the prefix, as many as were asked for.
+        token_ids: The tokens after the prefix: as many as were asked for, and of a full draw all of its last round.
         rounds: In which they were emitted.
         method: The rule that verified drafts; None if there were none.
     """
@@ -105,40 +109,51 @@ class Drawing:
     Attributes:
         stepper: The engine's, or a wrong variant of it.
         watch: Its drafter.
-        compiled: How tokens are chosen; see :func:`params_of_draws`.
+        params: How tokens are chosen.
+        vocabulary: Of the target.
+        num_tokens: That are asked for.
+        full_every: Every so manieth draw is a full one, by its number.
         seed: Of all draws; each draw has coins of its own.
         lanes: How many draws are made side by side.
     """
 
     stepper: Stepper
     watch: WatchedDrafter
-    compiled: CompiledParams
+    params: SamplingParams
+    vocabulary: Vocabulary
+    num_tokens: int
+    full_every: int
     seed: int
     lanes: int = 32
 
     def draw(self, prefix: Prefix, numbers: Sequence[int]) -> Iterator[Draw]:
         """Yield one draw for each number; the same number gives the same coins."""
         target, prompt_ids = self.stepper.target, prefix.token_ids[:-1]
-        request = Request(object(), prompt_ids, self.compiled, self.seed)
+        room = self.num_tokens + self.stepper.num_speculative_tokens
+        params = [params_of_draws(self.params, num, self.vocabulary) for num in (self.num_tokens, room)]
+        requests = [Request(object(), prompt_ids, one, self.seed) for one in params]
         prompt_id = target.open_sequence()
         try:
             last_piece = feed_all_but_last_piece(target, prompt_id, prompt_ids)
             target.forward([Rows(prompt_id, last_piece, num_logits=0)])
             for start in range(0, len(numbers), self.lanes):
-                choices = numbers[start : start + self.lanes]
-                yield from self._side_by_side(request, prompt_id, prefix.token_ids[-1], choices)
+                chosen = [
+                    replace(requests[number % self.full_every == 0], request_id=object(), choice=number)
+                    for number in numbers[start : start + self.lanes]
+                ]
+                yield from self._side_by_side(chosen, prompt_id, prefix.token_ids[-1])
         finally:
             target.close_sequence(prompt_id)
 
-    def _side_by_side(self, request: Request, prompt_id: int, last_id: int, choices: Sequence[int]) -> Iterator[Draw]:
-        answers = []
+    def _side_by_side(self, requests: Sequence[Request], prompt_id: int, last_id: int) -> Iterator[Draw]:
+        answers: list[Answer] = []
         try:
-            for choice in choices:
-                answers.append(self.stepper.open(replace(request, request_id=object(), choice=choice)))
+            for request in requests:
+                answers.append(self.stepper.open(request))
                 self.stepper.share(answers[-1], prompt_id, len(request.prompt_ids))
                 _say(answers[-1], last_id, self.stepper.eos_ids)
             rounds: dict[int, list[Round]] = {index: [] for index in range(len(answers))}
-            while going := [index for index, answer in enumerate(answers) if answer.finish_reason is None]:
+            while going := [index for index, answer in enumerate(answers) if self._is_going(answer)]:
                 starts = {index: answers[index].num_output_tokens - 1 for index in going}
                 self.stepper.step([answers[index] for index in going])
                 for index in going:
@@ -152,6 +167,9 @@ class Drawing:
             for answer in answers:
                 self.stepper.close(answer)
                 self.watch.drafts.pop(answer.request.request_id, None)
+
+    def _is_going(self, answer: Answer) -> bool:
+        return answer.finish_reason is None and answer.num_output_tokens <= self.num_tokens
 
     def _round(self, answer: Answer, start: int) -> Round:
         """Return the round that has just been run: what it emitted but for its last token was accepted."""

@@ -18,7 +18,7 @@ from outrider.audit.memory import Memory, RememberedBackend
 from outrider.audit.provenance import model_files, versions
 from outrider.audit.sampled import Budget, Pair, SamplingAudit, sampling_evidence
 from outrider.audit.state import Progress, fingerprint, load, save
-from outrider.audit.tally import joint_name
+from outrider.audit.tally import drafted, joint_name
 from outrider.drafters.compression import DraftOptions
 from outrider.engine.combining import combine
 from outrider.engine.costs import Costs
@@ -124,7 +124,7 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
         created=now,
         command=command,
         subject={**subject, "drafter": drafter.name},
-        settings={**settings, "places": places},
+        settings={**settings, "places": places, "draft lengths": drafted(progress.tallies)},
         versions={**versions(), "threads": str(getattr(target.backend, "threads", "none"))},
         claim=replace(wish.claim, shown_by=joint_name(wish.budget.num_tokens)),
         evidence=evidence,
@@ -162,6 +162,7 @@ def _check(wish: Wish, prompts: Sequence[tuple[str, str]]) -> None:
         ("draws", budget.draws, budget.num_prefixes),
         ("num_tokens", budget.num_tokens, 1),
         ("num_prefixes", budget.num_prefixes, 1),
+        ("full_every", budget.full_every, 1),
         ("text_tokens", wish.text_tokens, 1),
         ("num_speculative_tokens", min(wish.lengths, default=0), 1),
         ("batches", min(wish.batches, default=0), 1),

@@ -30,7 +30,7 @@ from outrider.types import Probs, Weights
 
 _BLOCK = 1000  # draws between two looks of the sequential test
 _DIRECT = 32  # draws at each place that run the model
-_SAFE_NUM_TESTS = 40  # more than there are, for the level at which a run stops early
+_NUM_TESTS = 28  # and two for each depth of a draft: more than there are, for the level at which a run stops early
 _PROBE = 1 << 32  # the number of a draw that is not counted; answers that places are chosen from have lower ones
 ROWS = "rows of logits, in the engine's passes and in plain ones"
 CONTROL = "draws what replaces a refused token from the whole law of the target"
@@ -45,12 +45,14 @@ class Budget:
         draws: In all.
         num_tokens: Of a draw, 1 to 4 or more.
         num_prefixes: Places to draw from.
+        full_every: Every so manieth draw has room for whole drafts; see :mod:`outrider.audit.draws`.
         seed: Of everything.
     """
 
     draws: int = 54_000
     num_tokens: int = 4
     num_prefixes: int = 6
+    full_every: int = 8
     seed: int = 0
 
 
@@ -102,7 +104,8 @@ class SamplingAudit:
         self, pair: Pair, params: SamplingParams, budget: Budget, claim: Claim, *, wrong_share: float = 1.0
     ) -> None:
         vocabulary = Vocabulary(pair.target.tokenizer, pair.target.vocab_size)
-        self._pair, self._budget, self._claim = pair, budget, claim
+        self._pair, self._params, self._vocabulary = pair, params, vocabulary
+        self._budget, self._claim = budget, claim
         self._compiled = params_of_draws(params, budget.num_tokens, vocabulary)
         answers = replace(params, max_tokens=ANSWER_TOKENS, seed=None, stop=(), n=1)
         self._answers = compile_params(answers, vocabulary)
@@ -114,7 +117,16 @@ class SamplingAudit:
         self._wrong = self._drawing(wrong_variant(remembered, wrong_share))
 
     def _drawing(self, stepper: Stepper) -> Drawing:
-        return Drawing(stepper, self._pair.drafter, self._compiled, self._budget.seed)
+        budget = self._budget
+        return Drawing(
+            stepper,
+            self._pair.drafter,
+            self._params,
+            self._vocabulary,
+            num_tokens=budget.num_tokens,
+            full_every=budget.full_every,
+            seed=budget.seed,
+        )
 
     def prefixes(self, prompts: Sequence[tuple[str, tuple[int, ...]]]) -> list[Prefix]:
         """Return the places to draw from, by the answers of the target itself to some prompts."""
@@ -202,7 +214,7 @@ class SamplingAudit:
         return _drafted(draw)
 
     def _is_convinced(self, tallies: Sequence[Tally]) -> bool:
-        level = self._claim.level / _SAFE_NUM_TESTS
+        level = self._claim.level / (_NUM_TESTS + 2 * self._pair.num_speculative_tokens)
         return bool(tallies) and any(course.finding().p_value <= level for course in courses_of(tallies))
 
 

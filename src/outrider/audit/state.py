@@ -127,6 +127,10 @@ def _tally(document: object, where: str) -> Tally:
             name: _rate(rate, f"{where}.rates")
             for name, rate in expect(fields.get("rates"), dict, f"{where}.rates").items()
         },
+        drafted={
+            _depth(depth, f"{where}.drafted"): expect(num, int, f"{where}.drafted")
+            for depth, num in expect(fields.get("drafted"), dict, f"{where}.drafted").items()
+        },
         tokens=expect(fields.get("tokens"), int, f"{where}.tokens"),
         impossible=expect(fields.get("impossible"), int, f"{where}.impossible"),
         at_checkpoints=[
@@ -154,6 +158,12 @@ def _bins(value: object, where: str) -> Bins:
 def _rate(value: object, where: str) -> tuple[int, int, float]:
     num, observed, expected = expect(value, list, where) if isinstance(value, list) and len(value) == 3 else (0, 0, "")
     return expect(num, int, where), expect(observed, int, where), float(expect(expected, float, where))
+
+
+def _depth(name: str, where: str) -> str:
+    if not (name.isascii() and name.isdigit() and len(name) < 6):
+        raise UsageError(f"{where} holds {name[:40]!r}; it must be a number")
+    return name
 
 
 def _pair(value: object, where: str) -> tuple[Any, Any]:

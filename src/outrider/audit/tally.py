@@ -37,6 +37,7 @@ class Tally:
         directed, every: Counts by bins, which are equally likely.
         strata: Counts by bins of the tokens that were emitted after something happened, by what.
         rates: By depth: decisions on draft tokens, accepted ones, and the sum of their chances.
+        drafted: How many rounds drafted how many tokens after one another, by that number.
         tokens, impossible: How many tokens were drawn, and how many of them cannot have been.
         at_checkpoints: ``directed`` and ``every`` each time that the sequential test was looked at.
     """
@@ -47,6 +48,7 @@ class Tally:
     every: Bins = field(default_factory=lambda: [0] * NUM_BINS)
     strata: dict[str, Bins] = field(default_factory=dict)
     rates: dict[str, tuple[int, int, float]] = field(default_factory=dict)
+    drafted: dict[str, int] = field(default_factory=dict)
     tokens: int = 0
     impossible: int = 0
     at_checkpoints: list[tuple[Bins, Bins]] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Counter:
         self, laws: PrefixLaws, num_tokens: int, num_draws: int, order: DirectedOrder, rng: np.random.Generator
     ) -> None:
         least = min(1.0, _LEAST_EXPECTED / num_draws)
-        self._laws, self._order, self._uniform = laws, order, draws_of(rng)
+        self._laws, self._order, self._uniform, self._num_tokens = laws, order, draws_of(rng), num_tokens
         self._first = CellTree(laws, 1, _CELLS, least)
         self._joint = CellTree(laws, num_tokens, _CELLS, least)
         first, joint = (([0] * len(tree.probs), list(tree.probs)) for tree in (self._first, self._joint))
@@ -91,10 +93,14 @@ class Counter:
         bins = []
         for position, token_id in enumerate(draw.token_ids):
             before, prob = self._laws.stretch(draw.token_ids[:position], token_id)
-            tally.tokens += 1
-            tally.impossible += prob <= 0
             bins.append(place(before, prob, next(self._uniform)))
-            tally.every[bins[-1]] += 1
+            tally.impossible += prob <= 0
+            if position < self._num_tokens:  # how many more there are may depend on what they are
+                tally.tokens += 1
+                tally.every[bins[-1]] += 1
+        for one in draw.rounds:
+            length = str(one.draft.depth)
+            tally.drafted[length] = tally.drafted.get(length, 0) + 1
         for position, name in _strata(draw):
             tally.strata.setdefault(name, [0] * NUM_BINS)[bins[position]] += 1
         if tally.num <= _ACCEPTANCES:
@@ -142,6 +148,12 @@ def evidence_of(tallies: Sequence[Tally], num_tokens: int) -> tuple[Evidence, ..
         nums, observed, expected = zip(*(tally.rates.get(depth, (0, 0, 0.0)) for tally in tallies), strict=True)
         evidence.append(Rate(f"draft token {depth} accepted", sum(nums), sum(observed), sum(expected)))
     return (*evidence, *courses_of(tallies))
+
+
+def drafted(tallies: Sequence[Tally]) -> dict[str, int]:
+    """Return how many rounds drafted how many tokens, by that number, the smallest first."""
+    depths = sorted({int(depth) for tally in tallies for depth in tally.drafted})
+    return {str(depth): sum(tally.drafted.get(str(depth), 0) for tally in tallies) for depth in depths}
 
 
 def courses_of(tallies: Sequence[Tally]) -> tuple[Course, Course]:
