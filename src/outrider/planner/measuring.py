@@ -10,6 +10,7 @@ import numpy as np
 
 from outrider.backends.base import Backend
 from outrider.backends.metered import Pass
+from outrider.backends.timing import PassShape
 from outrider.engine.costs import Costs
 from outrider.planner.choices import Choice
 from outrider.planner.lineup import Lineup
@@ -17,6 +18,7 @@ from outrider.planner.live import live_costs, slower
 from outrider.planner.meter import Prompted, Setting, record, replay
 from outrider.planner.passes import (
     BATCHES,
+    DRAFT_CHECKED,
     DRAFT_ROWS,
     MAX_SPREAD,
     TARGET_ROWS,
@@ -103,20 +105,21 @@ def time_models(lineup: Lineup, contexts: Sequence[int], progress: Progress) -> 
     Returns:
         What was timed, by model, and the cost of passes in seconds.
     """
-    backends: dict[str, tuple[Backend, Sequence[int], Sequence[int]]] = {
-        lineup.target.name: (lineup.target.backend, TARGET_ROWS, BATCHES)
+    target, limit = lineup.target, lineup.target.backend.max_length
+    backends: dict[str, tuple[Backend, list[PassShape]]] = {
+        target.name: (target.backend, shapes_of(TARGET_ROWS, contexts, limit, BATCHES))
     }
-    backends |= {one.model.name: (one.model.backend, DRAFT_ROWS, ()) for one in lineup.models.values()}
+    for one in lineup.models.values():
+        shapes = shapes_of(DRAFT_ROWS, contexts, one.model.backend.max_length, checked=DRAFT_CHECKED)
+        backends[one.model.name] = one.model.backend, shapes
     clocked = {}
-    for number, (name, (backend, rows, batches)) in enumerate(backends.items()):
+    for number, (name, (backend, shapes)) in enumerate(backends.items()):
         progress(f"timing passes of {name}", number / len(backends))
-        shapes = shapes_of(rows, contexts, backend.max_length, batches)
         timed = time_passes(backend, shapes, lineup.clock)
         clocked[name] = Clocked(tuple(timed), typical_spread(timed))
     progress("passes timed", 1.0)
     curves = {name: fitted(one.timed) for name, one in clocked.items()}
-    target = curves.pop(lineup.target.name)
-    return clocked, Costs(target, curves)
+    return clocked, Costs(curves.pop(target.name), curves)
 
 
 def in_turns(prompts: Sequence[Prompted]) -> list[Prompted]:

@@ -14,7 +14,7 @@ from outrider.drafters.gain import PassCosts
 
 # A target checks up to 65 rows; a draft model reads one or two, and pieces of prompts.
 TARGET_ROWS = (1, 2, 3, 4, 6, 8, 9, 12, 16, 17, 24, 32, 65)
-DRAFT_ROWS = (1, 2, 4, 8, 16, 64, PIECE)
+DRAFT_ROWS, DRAFT_CHECKED = (1, 2, 4, 8, 16, 64, PIECE), 16
 _ATTENTION_ROWS = (1, 8, 16)  # whose passes are timed at longer contexts
 BATCHES = (1, 2, 4, 8)
 _REPEATS, _MOST_REPEATS = 5, 20
@@ -75,7 +75,12 @@ def _timed(shape: PassShape, seconds: Sequence[float]) -> Timed:
 
 
 def shapes_of(
-    rows: Sequence[int], contexts: Sequence[int], max_length: int, batches: Sequence[int] = ()
+    rows: Sequence[int],
+    contexts: Sequence[int],
+    max_length: int,
+    batches: Sequence[int] = (),
+    *,
+    checked: int = TARGET_ROWS[-1],
 ) -> list[PassShape]:
     """Return the passes to time: every number of rows at empty caches, some at each context, and some batches.
 
@@ -84,8 +89,9 @@ def shapes_of(
         contexts: Tokens in the cache.
         max_length: Of a sequence; what does not fit is left out.
         batches: Numbers of sequences, for passes of one and of four rows each.
+        checked: The most rows that logits are wanted of; passes over more read a text.
     """
-    shapes = [PassShape(count, reads=count > TARGET_ROWS[-1]) for count in rows]
+    shapes = [PassShape(count, reads=count > checked) for count in rows]
     shapes += [PassShape(count, context) for context in contexts for count in _ATTENTION_ROWS]
     shapes += [PassShape(count, 0, batch) for batch in batches if batch > 1 for count in (1, 4)]
     fitting = [shape for shape in shapes if shape.rows + shape.context <= max_length]
