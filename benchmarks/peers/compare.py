@@ -1,10 +1,10 @@
-"""How fast are we beside every other engine in every setting, greedily and at temperature 1?
+"""How fast are we beside every other engine in the setting that suits it best, greedily and at temperature 1?
 
-    python -m benchmarks.peers.compare --target T --draft D --out R.json [--per-family 1 --max-tokens 48]
+    python -m benchmarks.peers.compare --target T --draft D --out R.json [--per-family 1 --code 2 --max-tokens 32]
 
-Each engine in turn is loaded beside ours, which speculates as it does by default, and both answer every prompt, one
-right after the other. The document is written after each prompt: one that is stopped holds what was measured by then,
-and ``--add`` measures more into it.
+First each engine is tried in each of its settings, by short answers. Then those that were best, on code or on other
+prompts, are loaded one after the other beside ours, which speculates as it does by default, and both answer every
+prompt, one right after the other. The document is written at every step, and ``--resume`` goes on where it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.contestants import CONTEXT, tell
 from benchmarks.models import locate
 from benchmarks.peers.roster import ROSTER, Complete, Entry, start
+from benchmarks.peers.tuning import TOKENS, bests, tune, tuning_prompts
 from benchmarks.provenance import add_output_arguments, hand_in, keep, provenance
 from benchmarks.texts import PROMPTS, Prompt, choose, read_prompts
 from outrider import LLM, SamplingParams
@@ -29,7 +30,8 @@ from outrider.engine.contestant import Outrider
 from outrider.metrics.paired import Answer, Contestant, Turn, by_family, ratio_by_prompt, summary, take_turns
 
 QUESTION = "Decoding speed of Outrider with a draft beside other engines in their settings, paired in one run"
-OURS = "outrider"
+OURS, CODE_FAMILY = "outrider", "humaneval"
+COMPLETE, PROBLEM = "is_complete", "problem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,21 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--families", nargs="+", help="by default all of the file")
     parser.add_argument("--per-family", type=int, default=1)
-    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--code", type=int, default=2, help="prompts of humaneval, if those are more")
+    parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peers", type=Path, default=Path(".peers"))
-    parser.add_argument("--add", action="store_true", help="keep what --out holds already of other engines")
+    parser.add_argument("--resume", action="store_true", help="keep what --out holds, and go on from there")
     add_output_arguments(parser)
     arguments = parser.parse_args()
-    if arguments.add and (arguments.out is None or not arguments.out.exists()):
-        parser.error("--add needs an --out that is there")
-    chosen = choose(read_prompts(arguments.prompts), arguments.families, arguments.per_family)
+    if arguments.resume and (arguments.out is None or not arguments.out.exists()):
+        parser.error("--resume needs an --out that is there")
+    every = read_prompts(arguments.prompts)
+    chosen = choose(every, arguments.families, arguments.per_family)
+    if any(prompt.family == CODE_FAMILY for prompt in chosen):
+        code = choose(every, [CODE_FAMILY], max(arguments.code, arguments.per_family))
+        chosen = [*code, *(prompt for prompt in chosen if prompt.family != CODE_FAMILY)]
+    entries = [entry for entry in ROSTER if entry.name in arguments.only]
     ours = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     settings: dict[str, object] = {
         "target": arguments.target,
@@ -75,20 +83,58 @@ def main() -> None:
         "max_tokens": arguments.max_tokens,
         "prompts": [prompt.id for prompt in chosen],
     }
-    peers = earlier(arguments.out, settings) if arguments.add else {}
+    tuned, peers = earlier(arguments.out, settings) if arguments.resume else ({}, {})
 
-    def results() -> dict[str, object]:
-        return {**settings, "closest": closest(peers), "peers": peers}
+    def save() -> dict[str, object]:
+        results = {**settings, "closest": closest(peers), "tuning": tuned, "peers": peers}
+        keep(arguments, QUESTION, results)
+        return results
 
-    for entry in ROSTER:
-        if entry.name in arguments.only:
+    tell_time(entries, tuned, arguments, len(chosen))
+    tune_all(entries, ours, chosen, arguments, tuned, save)
+    best = bests(entries, {name: one for name, one in tuned.items() if PROBLEM not in one})
+    for entry in entries:
+        temperatures = [one for one in arguments.temperatures if entry.name in best.get(f"temperature {one:g}", ())]
+        if temperatures and not peers.get(entry.name, {}).get(COMPLETE):
             peers[entry.name] = {"provenance": asdict(provenance(arguments.date or datetime.now(timezone.utc)))}
-            measure(entry, ours, chosen, arguments, peers[entry.name], lambda: keep(arguments, QUESTION, results()))
-    hand_in(arguments, QUESTION, results())
+            measure(entry, ours, chosen, temperatures, arguments, peers[entry.name], save)
+    hand_in(arguments, QUESTION, save())
 
 
-def earlier(path: Path, settings: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """Return what a document holds of other engines.
+def tell_time(entries: Sequence[Entry], tuned: Mapping[str, object], arguments: argparse.Namespace, num: int) -> None:
+    """Say about how long it will take: to try what was not tried yet, and to measure a setting of each engine."""
+    times = len(arguments.temperatures)
+    trying = sum(entry.seconds(3 * times, TOKENS) for entry in entries if entry.name not in tuned)
+    one_each = {entry.peer: entry for entry in entries}.values()
+    measuring = sum(entry.seconds(2 * num * times, arguments.max_tokens) for entry in one_each)
+    print(f"trying settings takes about {trying / 60:.0f} minutes, measuring {measuring / 60:.0f}", flush=True)
+
+
+def tune_all(  # noqa: PLR0913 - what is tried, how, and where it goes
+    entries: Sequence[Entry],
+    ours: LLM,
+    prompts: Sequence[Prompt],
+    arguments: argparse.Namespace,
+    tuned: dict[str, dict[str, Any]],
+    save: Callable[[], object],
+) -> None:
+    """Try each setting that has not been tried, and note how fast it is, or why it does nothing."""
+    for entry in entries:
+        if entry.name in tuned:
+            continue
+        print(f"trying {entry.name}", flush=True)
+        with ExitStack() as stack:
+            try:
+                _, complete = start(entry, arguments, stack)
+                tuned[entry.name] = tune(complete, ours, tuning_prompts(prompts), arguments.temperatures)
+            except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+                tuned[entry.name] = {PROBLEM: str(error)}
+        print(f"{entry.name}: {tuned[entry.name]}", flush=True)
+        save()
+
+
+def earlier(path: Path, settings: Mapping[str, object]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Return what a document holds of other engines: as they were tried, and as they were measured.
 
     Raises:
         ValueError: It was measured with other settings.
@@ -96,15 +142,17 @@ def earlier(path: Path, settings: Mapping[str, object]) -> dict[str, dict[str, A
     results = json.loads(path.read_text(encoding="utf-8"))["results"]
     for name, value in settings.items():
         if results[name] != value:
-            raise ValueError(f"{path} was measured with {name} {results[name]}, and this is {value}; leave out --add")
-    peers: dict[str, dict[str, Any]] = results["peers"]
-    return peers
+            raise ValueError(
+                f"{path} was measured with {name} {results[name]}, and this is {value}; leave out --resume"
+            )
+    return results["tuning"], results["peers"]
 
 
 def measure(  # noqa: PLR0913 - what is measured, how, and where it goes
     entry: Entry,
     ours: LLM,
     prompts: Sequence[Prompt],
+    temperatures: Sequence[float],
     arguments: argparse.Namespace,
     document: dict[str, Any],
     save: Callable[[], object],
@@ -123,16 +171,18 @@ def measure(  # noqa: PLR0913 - what is measured, how, and where it goes
         try:
             print(f"starting {entry.name}", flush=True)
             document["version"], complete = start(entry, arguments, stack)
-            for temperature in arguments.temperatures:
+            for temperature in temperatures:
                 contestants: list[Contestant] = [
                     Outrider(OURS, ours, SamplingParams(temperature=temperature)),
                     Peer(entry.name, complete, temperature, ours),
                 ]
                 turns.clear()
                 take_turns(contestants, prompts, repeats=1, num_tokens=arguments.max_tokens, tell=note)
+            document[COMPLETE] = True
+            save()
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"{entry.name}: {error}", flush=True)
-            document["problem"] = str(error)
+            document[PROBLEM] = str(error)
             save()
 
 

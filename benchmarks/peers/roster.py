@@ -44,6 +44,21 @@ class Entry:
         weights = "" if self.form == GGUF else f" {self.form.split('-')[1]}"
         return f"{title}{weights} {self.way}"
 
+    @property
+    def peer(self) -> str:
+        """Whose settings it is one of."""
+        return "llama.cpp" if self.form == GGUF else self.engine
+
+    def seconds(self, num_prompts: int, num_tokens: int) -> float:
+        """Return about how long it takes to load it and to have prompts answered, on two quiet cores."""
+        load, rate = _SECONDS[self.peer]
+        return load + num_prompts * (_READING_S + num_tokens / rate)
+
+
+# About how long an engine takes to load, how many tokens a second it says, and how long reading a prompt takes.
+_SECONDS = {"llama.cpp": (8.0, 25.0), OPENVINO: (10.0, 25.0), TRANSFORMERS: (10.0, 4.0), VLLM: (40.0, 12.0)}
+_READING_S = 2.5
+
 
 # The likeliest to be a peer's best first: whoever stops a run has compared with those.
 ROSTER = [

@@ -1,12 +1,13 @@
 """The contract with engines in other processes, held by a fake one."""
 
+import json
 import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import compare, plot, worker
+from benchmarks.peers import compare, plot, tuning, worker
 from benchmarks.peers.compare import OURS, Peer, closest, table
 from benchmarks.peers.llama_cpp import Settings, _flags
 from benchmarks.peers.piped import Piped
@@ -94,7 +95,7 @@ def test_what_fails_is_told_and_the_others_go_on(monkeypatch):
 
     monkeypatch.setattr(compare, "start", start)
     document, saved = {}, []
-    compare.measure(ROSTER[0], None, [], Namespace(), document, lambda: saved.append(dict(document)))
+    compare.measure(ROSTER[0], None, [], [0.0], Namespace(), document, lambda: saved.append(dict(document)))
     assert document == {"problem": "it is not here"}
     assert saved == [document]
 
@@ -105,24 +106,83 @@ def test_what_is_measured_is_kept_after_every_prompt(monkeypatch):
     monkeypatch.setattr(compare.Outrider, "answer", lambda *_: answer)
     prompts = [Prompt(name, "code", name) for name in "ab"]
     document, saved = {}, []
-    arguments = Namespace(temperatures=[0.0, 1.0], max_tokens=21)
+    arguments = Namespace(max_tokens=21)
 
     def save():
         measured = [document[key] for key in document if key.startswith("temperature")]
         saved.append([one["all"][OURS]["answers"] for one in measured])
 
-    compare.measure(ROSTER[0], Ours(), prompts, arguments, document, save)
-    assert saved == [[1], [2], [2, 1], [2, 2]]
+    compare.measure(ROSTER[0], Ours(), prompts, [0.0, 1.0], arguments, document, save)
+    assert saved == [[1], [2], [2, 1], [2, 2], [2, 2]]
+    assert document["is_complete"]
     assert document["version"] == "fake 1.0"
     assert document["temperature 1"]["code"]["outrider_to_peer"]["median"] == 1.0
 
 
 def test_more_is_measured_into_a_document_of_the_same_settings_only(tmp_path):
     path = tmp_path / "peers.json"
-    path.write_text('{"results": {"threads": 2, "prompts": ["a"], "peers": {"x": {"version": "1"}}}}')
-    assert compare.earlier(path, {"threads": 2, "prompts": ["a"]}) == {"x": {"version": "1"}}
+    path.write_text(
+        '{"results": {"threads": 2, "prompts": ["a"], "tuning": {"y": {}}, "peers": {"x": {"version": "1"}}}}'
+    )
+    assert compare.earlier(path, {"threads": 2, "prompts": ["a"]}) == ({"y": {}}, {"x": {"version": "1"}})
     with pytest.raises(ValueError, match="measured with threads 2, and this is 4"):
         compare.earlier(path, {"threads": 4})
+
+
+PROMPTS = [
+    Prompt(f"{family}{number}", family, "text") for family in ("qa", "humaneval", "rag", "math") for number in "12"
+]
+
+
+def test_settings_are_tried_on_code_and_on_two_other_families():
+    kinds = tuning.tuning_prompts(PROMPTS)
+    assert {kind: [one.id for one in own] for kind, own in kinds.items()} == {
+        "code": ["humaneval1"],
+        "others": ["qa1", "rag1"],
+    }
+    asked = []
+
+    def complete(ids, num_tokens, temperature):
+        asked.append((num_tokens, temperature))
+        return Answer(tuple(range(11)), 1, 0.1, 1.0 + temperature)
+
+    found = tuning.tune(complete, Ours(), kinds, [0.0, 1.0])
+    assert found == {"temperature 0": {"code": 10.0, "others": 10.0}, "temperature 1": {"code": 5.0, "others": 5.0}}
+    assert asked == [(2, 0.0), *[(24, 0.0)] * 3, *[(24, 1.0)] * 3]
+
+
+def test_each_engine_is_measured_where_it_is_best_on_code_or_elsewhere():
+    rates = {"llama.cpp native plain": (9, 9), "llama.cpp wheel plain": (8, 8), "vLLM int8 draft": (9, 1)}
+    rates |= {"vLLM int8 plain": (3, 4), "vLLM bf16 plain": (2, 3)}
+    tuned = {name: {"temperature 0": {"code": code, "others": other}} for name, (code, other) in rates.items()}
+    assert tuning.bests(ROSTER, tuned) == {
+        "temperature 0": ["llama.cpp native plain", "vLLM int8 draft", "vLLM int8 plain"]
+    }
+    assert tuning.bests(ROSTER, {}) == {}
+
+
+def test_what_was_tried_is_not_tried_again_and_what_does_not_start_is_told(monkeypatch):
+    def start(entry, *_):
+        if entry is ROSTER[1]:
+            raise RuntimeError("it is not here")
+        return "fake 1.0", lambda *_: Answer(tuple(range(11)), 1, 0.1, 1.0)
+
+    monkeypatch.setattr(compare, "start", start)
+    tuned, saved = {ROSTER[0].name: {}}, []
+    arguments = Namespace(temperatures=[0.0])
+    compare.tune_all(ROSTER[:3], Ours(), PROMPTS, arguments, tuned, lambda: saved.append(len(tuned)))
+    assert saved == [2, 3]
+    assert tuned == {
+        ROSTER[0].name: {},
+        ROSTER[1].name: {"problem": "it is not here"},
+        ROSTER[2].name: {"temperature 0": {"code": 10.0, "others": 10.0}},
+    }
+
+
+def test_the_time_it_takes_is_told(capsys):
+    compare.tell_time(ROSTER, {}, Namespace(temperatures=[0.0, 1.0], max_tokens=32), 8)
+    assert "trying settings takes about" in capsys.readouterr().out
+    assert ROSTER[0].seconds(0, 0) < ROSTER[0].seconds(1, 0) < ROSTER[0].seconds(1, 10)
 
 
 def test_every_setting_has_a_name_of_its_own_and_a_worker():
