@@ -1,4 +1,4 @@
-"""Draws the README's plot from the document of ``compare``: tokens per second of every engine in every setting.
+"""Draws the README's plot from the document of ``compare``: tokens per second by engine, ours first.
 
     python -m benchmarks.peers.plot benchmarks/results/peers.json docs/peers.svg
 
@@ -15,13 +15,15 @@ from statistics import median
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.peers.compare import OURS
 
 _INK = "#010101"  # stands for the page's
-_COLOURS = {"humaneval": "#1098ad", "all": "#f08c00"}
+_OURS, _THEIRS = "#1098ad", "#868e96"
 _LABELS = {"humaneval": "code (humaneval)", "all": "all kinds of prompts"}
+_OPACITY = {"humaneval": 1.0, "all": 0.55}
 _INK_OF_PAGE = (
     "<style>svg { color: #1f2328 } @media (prefers-color-scheme: dark) { svg { color: #e6edf3 } }</style>\n<defs>"
 )
@@ -56,29 +58,45 @@ def draw(results: dict[str, Any]) -> str:
         ValueError: No engine was measured.
     """
     panels = sorted({key for measured in results["peers"].values() for key in measured if key.startswith("temper")})
-    tables = {panel: {group: rates(results, panel, group) for group in _COLOURS} for panel in panels}
-    tables = {panel: groups for panel, groups in tables.items() if groups["all"]}
+    groups = [group for group in _LABELS if any(rates(results, panel, group) for panel in panels)]
+    if all(str(one).startswith("humaneval") for one in results.get("prompts", ["any"])):
+        groups = groups[:1]
+    tables = {panel: {group: rates(results, panel, group) for group in groups} for panel in panels}
+    tables = {panel: table for panel, table in tables.items() if any(table.values())}
     if not tables:
         raise ValueError("the document holds no rates; run benchmarks.peers.compare to the end of an engine")
-    names = list(next(iter(tables.values()))["all"])
+    names = list(dict.fromkeys(name for table in tables.values() for name in table[groups[-1]]))
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(5 * len(tables) + 1, 0.42 * len(names) + 1.4), layout="constrained")
-        for axes, (panel, groups) in zip(
-            figure.subplots(1, len(tables), sharey=True, squeeze=False)[0], tables.items(), strict=True
-        ):
-            for offset, (group, colour) in zip((-0.2, 0.2), _COLOURS.items(), strict=True):
-                own = [(place, groups[group][name]) for place, name in enumerate(names) if name in groups[group]]
-                bars = axes.barh([place + offset for place, _ in own], [rate for _, rate in own], 0.38, color=colour)
-                bars.set_label(_LABELS[group])
-                axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
-            axes.set_title("greedy" if panel == "temperature 0" else panel, fontsize=11)
+        figure = Figure(figsize=(7.6, 0.3 * len(groups) * len(names) + 1.0), layout="constrained")
+        several = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
+        for axes, (panel, table) in zip(several, tables.items(), strict=True):
+            _bars(axes, table, names)
+            axes.set_title("greedy" if panel == "temperature 0" else panel, fontsize=10)
             axes.set_xlabel("tokens per second")
-        axes.set_yticks(range(len(names)), names)
+            axes.margins(x=0.16)
+        axes.set_yticks(range(len(names)), ["Outrider" if name == OURS else name for name in names])
         axes.invert_yaxis()
-        axes.legend(loc="lower right", frameon=False)
+        if len(groups) > 1:
+            several[-1].legend(loc="lower right", frameon=False, fontsize=8)
         svg = StringIO()
         figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
     return svg.getvalue().replace(_INK, "currentColor").replace("<defs>", _INK_OF_PAGE, 1)
+
+
+def _bars(axes: Axes, table: dict[str, dict[str, float]], names: list[str]) -> None:
+    """Draw a bar for each engine and kind of prompts; ours have a colour of their own."""
+    width = 0.8 / len(table)
+    for number, (group, own) in enumerate(table.items()):
+        present = [(place, name) for place, name in enumerate(names) if name in own]
+        bars = axes.barh(
+            [place + (number - (len(table) - 1) / 2) * width for place, _ in present],
+            [own[name] for _, name in present],
+            width * 0.92,
+            color=[_OURS if name == OURS else _THEIRS for _, name in present],
+            alpha=_OPACITY[group],
+            label=_LABELS[group],
+        )
+        axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
 
 
 def main() -> None:

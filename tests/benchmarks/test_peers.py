@@ -121,9 +121,8 @@ def test_what_is_measured_is_kept_after_every_prompt(monkeypatch):
 
 def test_more_is_measured_into_a_document_of_the_same_settings_only(tmp_path):
     path = tmp_path / "peers.json"
-    path.write_text(
-        '{"results": {"threads": 2, "prompts": ["a"], "tuning": {"y": {}}, "peers": {"x": {"version": "1"}}}}'
-    )
+    results = {"threads": 2, "prompts": ["a"], "tuning": {"y": {}}, "peers": {"x": {"version": "1"}}}
+    path.write_text(json.dumps({"results": results}))
     assert compare.earlier(path, {"threads": 2, "prompts": ["a"]}) == ({"y": {}}, {"x": {"version": "1"}})
     with pytest.raises(ValueError, match="measured with threads 2, and this is 4"):
         compare.earlier(path, {"threads": 4})
@@ -229,10 +228,26 @@ def test_the_plot_shows_every_engine_and_takes_the_ink_of_the_page():
     results = {"peers": {"peer": {"temperature 0": figures, "temperature 1": figures}, "gone": {"problem": "?"}}}
     assert plot.rates(results, "temperature 0", "all") == {OURS: 30.0, "peer": 10.0}
     svg = plot.draw(results)
-    for text in (">outrider<", ">peer<", ">greedy<", ">temperature 1<", ">40.0<", "prefers-color-scheme: dark"):
+    for text in (
+        ">Outrider<",
+        ">peer<",
+        ">all kinds of prompts<",
+        ">greedy<",
+        ">temperature 1<",
+        ">40.0<",
+        "prefers-color-scheme: dark",
+    ):
         assert text in svg
     assert "#010101" not in svg
     assert plot.draw(results) == svg
+    assert svg.count(plot._OURS) > 0 < svg.count(plot._THEIRS)
+
+
+def test_a_kind_of_prompts_that_is_all_there_is_has_one_bar():
+    results = {"prompts": ["humaneval-0"], "peers": {"peer": {"temperature 0": measured(all=4.0, humaneval=4.0)}}}
+    svg = plot.draw(results)
+    assert "all kinds" not in svg
+    assert svg.count(">40.0<") == 1
 
 
 def test_a_plot_of_nothing_is_refused():
