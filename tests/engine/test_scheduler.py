@@ -112,14 +112,16 @@ def test_rounds_that_read_are_stretched_no_more_than_asked():
     pace = Pace()
     assert pace.budget == 8  # until it is known what reading takes
     for number in range(50):
-        pace.observe(1.0 if number % 10 else 9.0, True, 0)  # some rounds are disturbed
-        pace.observe(1.0 + 0.02 * pace.budget, True, pace.budget)
+        pace.observe(1.0 if number % 10 else 9.0, 0, 2)  # some rounds are disturbed
+        pace.observe(1.0 + 0.02 * (pace.budget + 6), pace.budget, 8)
     assert 60 <= pace.budget <= 63  # a round's worth and a quarter
-    pace.observe(0.1, False, PIECE)
-    assert 60 <= pace.budget <= 63  # what is read by itself says nothing of that
+    assert 85 <= pace.rows(4) <= 88
+    assert pace.draft_tokens(4) == (pace.rows(4) - 8) // 4
     for _ in range(50):
-        pace.observe(1.0 + 0.5 * pace.budget, True, pace.budget)
+        pace.observe(1.0 + 0.5 * pace.budget, pace.budget, 0)
     assert pace.budget == 8  # it must get on, too
+    assert (pace.draft_tokens(4), pace.rows(4)) == (1, 12)
+    assert pace.draft_reading(4) == 16
 
 
 def test_a_cancelled_request_leaves_at_once_and_nothing_of_it_stays():
@@ -286,7 +288,36 @@ def test_each_request_has_its_own_draft_length_rule_and_drafter():
     assert list(ended[4].counters.methods) == ["coupled"]
 
 
-def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too():
+def test_what_is_drafted_beside_a_prompt_that_is_read_leaves_room_for_it(monkeypatch):
+    monkeypatch.setattr(Pace, "_tokens", lambda pace, stretch: 14)
+    drafter = DraftModelDrafter(ToyBackend(TARGET, 4096), vocab_size=11, name="model")
+    stepper = make_stepper(TARGET, drafter=drafter, k=8)
+    scheduler = Scheduler(stepper, max_sequences=4, clock=clock())
+    sizes, forward = [], stepper.target.forward
+    monkeypatch.setattr(stepper.target, "forward", lambda batch: sizes.append(sizes_of(batch)) or forward(batch))
+    requests = [make_request(number, [number, 3], max_tokens=300) for number in range(2)]
+    requests.append(make_request(2, [1, 2] * 300, max_tokens=200))
+    for request in requests:
+        scheduler.submit(request)
+    ended = finish(scheduler)
+    reading = [(drafted, read) for drafted, read in sizes if read]
+    assert max(drafted for drafted, read in sizes) > 8  # where nothing is read there is no limit
+    assert len(reading) > 600 / 14
+    assert all(drafted <= 2 * 3 and drafted + read <= 14 for drafted, read in reading[1:])
+    assert min(read for _, read in reading[1:-1]) >= 8
+    for request in requests:
+        assert result_of(ended[request.request_id]) == alone(request)
+
+
+def sizes_of(batch):
+    """Return how many tokens are drafted in a pass, and how many are read without looking at their logits."""
+    drafted = sum(rows.num_logits - 1 for rows in batch if rows.num_logits)
+    return drafted, sum(len(rows.token_ids) for rows in batch if not rows.num_logits)
+
+
+def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too(monkeypatch):
+    monkeypatch.setattr(Pace, "budget", 40)
+
     class Spy(ToyBackend):
         widest = 0
 
@@ -302,7 +333,7 @@ def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too():
     for request in requests:
         scheduler.submit(request)
     ended = finish(scheduler)
-    assert backend.widest <= PIECE // 2
+    assert backend.widest == 20  # a half each
     assert ended[1].counters.num_drafts > 0
     for request in requests:
         assert result_of(ended[request.request_id]) == alone(request)

@@ -11,6 +11,7 @@ from outrider.backends.toy import HashLM, ToyBackend, exact_probs
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.engine.outputs import Origin
 from outrider.engine.sequence import Request
+from outrider.engine.step import NO_LIMITS
 from outrider.errors import UsageError
 from outrider.sampling.params import SamplingParams
 from outrider.types import TreeDraft
@@ -151,8 +152,8 @@ def test_the_draft_models_cache_follows_after_every_outcome(num_accepted):
     sequence = make_stepper(TARGET).open(Request(0, PROMPT, compiled(SamplingParams(), 11), seed=0))
     stepper = make_stepper(TARGET, drafter=drafter, k=3, max_tree_tokens=9)
     for _ in range(4):
-        (draft,) = drafter.propose([stepper._draft_request(sequence)])
-        (fresh,) = draft_model(9).propose([stepper._draft_request(sequence)])
+        (draft,) = drafter.propose([stepper._draft_request(sequence, NO_LIMITS, 0)])
+        (fresh,) = draft_model(9).propose([stepper._draft_request(sequence, NO_LIMITS, 0)])
         assert draft == fresh
         assert len(draft) == 9
         sequence.token_ids += [draft.token_ids[node] for node in draft.path(len(draft))][:num_accepted]

@@ -14,7 +14,7 @@ from outrider.engine.outputs import EmittedToken
 from outrider.engine.pace import Pace
 from outrider.engine.prefixes import PrefixCache, as_ids, common_length, rounded
 from outrider.engine.sequence import Request, Sequence
-from outrider.engine.step import PROMPT_ROWS, Stepper
+from outrider.engine.step import NO_LIMITS, PROMPT_ROWS, Limits, Stepper
 from outrider.errors import UsageError
 
 # To share fewer tokens than this is not worth a fork, nor waiting for another request to have read them.
@@ -110,12 +110,12 @@ class Scheduler:
         going, reading = self._share_out()
         if not going and not reading:
             return []
-        num_read = sum(self._stepper.num_unread(sequence) - 1 for sequence in going) + sum(
-            count for _, count in reading
-        )
+        num_unread, num_drafted = self._num_unread(going, reading), _num_drafted(going)
         emitted = self._run(going, reading)
         now = self._clock()
-        self._pace.observe(now - started_at, bool(going), num_read)
+        if going:
+            num_read = num_unread - self._num_unread((), reading)
+            self._pace.observe(now - started_at, num_read, _num_drafted(going) - num_drafted)
         for sequence in emitted:
             sequence.last_token_at = now
             if sequence.first_token_at is None:
@@ -220,24 +220,38 @@ class Scheduler:
                 budget = 0
         return going, reading
 
+    def _num_unread(self, going: Iterable[Sequence], reading: Iterable[tuple[Sequence, int]]) -> int:
+        """Return how many tokens are to be read, of those that emit but for the last."""
+        num_unread = self._stepper.num_unread
+        return sum(num_unread(one) - 1 for one in going) + sum(num_unread(one) for one, _ in reading)
+
+    def _limits(self, going: list[Sequence], reading: list[tuple[Sequence, int]]) -> Limits:
+        if len(self._live) == 1:
+            return NO_LIMITS
+        draft_reading = self._pace.draft_reading(len(going))
+        if not going or self._num_unread(going, reading) == 0:
+            return Limits(draft_reading)
+        draft_tokens, rows = self._pace.draft_tokens(len(going)), self._pace.rows(len(going))
+        return Limits(draft_reading, draft_tokens, rows)
+
     def _run(
         self, going: list[Sequence], reading: list[tuple[Sequence, int]]
     ) -> dict[Sequence, tuple[EmittedToken, ...]]:
         """Run a round. If it fails, run each sequence's by itself, and end those that fail again."""
         try:
-            limit = self._pace.share(len(going)) if len(self._live) > 1 else None
-            return dict(zip(going, self._stepper.step(going, reading, max_draft_reading=limit), strict=True))
+            emitted = self._stepper.step(going, reading, self._limits(going, reading))
+            return dict(zip(going, emitted, strict=True))
         except Exception as error:  # noqa: BLE001 - of whatever kind, the others must go on
             self._prefixes.clear()  # which may be all that it takes
             if len(going) + len(reading) == 1:
                 (*going, *(sequence for sequence, _ in reading))[0].fail(error)
                 return {}
-        emitted: dict[Sequence, tuple[EmittedToken, ...]] = {}
+        retried: dict[Sequence, tuple[EmittedToken, ...]] = {}
         for sequence in going:
-            emitted |= self._run([sequence], [])
+            retried |= self._run([sequence], [])
         for one in reading:
-            emitted |= self._run([], [one])
-        return emitted
+            retried |= self._run([], [one])
+        return retried
 
     def _retire(self, sequence: Sequence) -> None:
         """Free a sequence's caches, but for what may be of use to others."""
@@ -245,6 +259,10 @@ class Scheduler:
         if sequence.error is None:
             self._prefixes.add(sequence.cache_id, sequence.token_ids[:length])
         self._stepper.close(sequence)
+
+
+def _num_drafted(sequences: Iterable[Sequence]) -> int:
+    return sum(sequence.counters.num_draft_tokens for sequence in sequences)
 
 
 def _ask_the_same(one: Sequence, other: Sequence) -> bool:

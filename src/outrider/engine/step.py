@@ -30,6 +30,25 @@ PROMPT_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be in a round, lest it take too long; None is no limit.
+
+    Attributes:
+        draft_reading: How many tokens of a context the drafter may read before it drafts; it drafts later where there
+            are more.
+        draft_tokens: The most draft tokens of each sequence.
+        rows: The most draft tokens and tokens read in all: where much is drafted, less is read.
+    """
+
+    draft_reading: int | None = None
+    draft_tokens: int | None = None
+    rows: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Stepper:
     """Takes sequences forward, one round at a time.
 
@@ -101,18 +120,19 @@ class Stepper:
         self,
         sequences: Several[Sequence],
         reading: Several[tuple[Sequence, int]] = (),
-        *,
-        max_draft_reading: int | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> list[tuple[EmittedToken, ...]]:
         """Run one round of each sequence and return what each emitted: at least one token, but for an error.
 
         Args:
             sequences: Those that emit.
-            reading: Others, and how many more of their tokens, never the last, the target reads in the same pass.
-            max_draft_reading: How many tokens of a context the drafter may read before it drafts; it drafts later
-                where there are more. None for as many as there are.
+            reading: Others, and how many more of their tokens, never the last, the target reads in the same pass, if
+                there is room.
+            limits: Of the round.
         """
-        drafts = self._draft(sequences, max_draft_reading, sum(count for _, count in reading))
+        drafts = self._draft(sequences, limits, sum(count for _, count in reading))
+        if limits.rows is not None:
+            reading = _within(reading, limits.rows - sum(map(len, drafts)))
         batch = [self._rows(sequence, draft) for sequence, draft in zip(sequences, drafts, strict=True)]
         pieces = [self._piece(sequence, count) for sequence, count in reading]
         logits = self.target.forward([*batch, *pieces])[:, : self.vocab_size]
@@ -153,7 +173,7 @@ class Stepper:
     def _rule(self, sequence: Sequence) -> Rule:
         return sequence.request.speculation.rule or self.rule
 
-    def _draft(self, sequences: Several[Sequence], max_reading: int | None, num_read: int) -> list[Proposal]:
+    def _draft(self, sequences: Several[Sequence], limits: Limits, num_read: int) -> list[Proposal]:
         """Return a draft per sequence, in a round that reads so many tokens of others.
 
         The first round of a sequence has none: its first token should not wait.
@@ -171,7 +191,7 @@ class Stepper:
         proposed = drafting.propose(
             self.drafter,
             [sequences[index] for index in asked],
-            lambda sequence: self._draft_request(sequence, max_reading, num_other_rows),
+            lambda sequence: self._draft_request(sequence, limits, num_other_rows),
             vocab_size=self.vocab_size,
             reads_laws=lambda sequence: reads_laws(sequence.params, self._rule(sequence)),
         )
@@ -188,18 +208,20 @@ class Stepper:
         limit = self.num_speculative_tokens if wanted is None else min(wanted, self.num_speculative_tokens)
         return min(limit, sequence.num_remaining - 1)
 
-    def _draft_request(
-        self, sequence: Sequence, max_reading: int | None = None, num_other_rows: int = 0
-    ) -> DraftRequest:
+    def _draft_request(self, sequence: Sequence, limits: Limits, num_other_rows: int) -> DraftRequest:
+        room = self._room(sequence)
+        tree_room = min(self.max_tree_tokens, self.target.max_length - len(sequence.token_ids))
+        if limits.draft_tokens is not None:
+            room, tree_room = min(room, limits.draft_tokens), min(tree_room, limits.draft_tokens)
         return DraftRequest(
             request_id=sequence.request.request_id,
             context_ids=sequence.token_ids,
-            max_tokens=self._room(sequence),
+            max_tokens=room,
             shaper=sequence.shaper,
             coins=coins(sequence, Purpose.DRAFT, self._rule(sequence)),
-            max_tree_tokens=min(self.max_tree_tokens, self.target.max_length - len(sequence.token_ids)),
+            max_tree_tokens=tree_room,
             prediction_ids=sequence.request.prediction_ids,
-            max_read_tokens=max_reading,
+            max_read_tokens=limits.draft_reading,
             drafter=sequence.request.speculation.drafter,
             num_remaining=sequence.num_remaining,
             num_other_rows=num_other_rows,
@@ -230,3 +252,13 @@ class Stepper:
                 seen.append(token_logprobs(plain_law(row), sequence.token_ids[len(seen)], num_top))
         except Exception as error:  # noqa: BLE001 - such as logits that are not numbers; it is this answer's alone
             sequence.fail(error)
+
+
+def _within(reading: Several[tuple[Sequence, int]], num_rows: int) -> list[tuple[Sequence, int]]:
+    """Return what of some reading fits into so many rows, the first first."""
+    fitting = []
+    for sequence, count in reading:
+        if num_rows > 0:
+            fitting.append((sequence, min(count, num_rows)))
+            num_rows -= count
+    return fitting
