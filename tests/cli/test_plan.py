@@ -57,8 +57,10 @@ def test_a_plan_is_a_document_a_page_and_tables(outrider, models, prompts, tmp_p
     }
     assert document["prompts"] == {"given": 3, "measured": 3, "tokens": 24, "families": {"a": 2, "b": 1}}
     run = [one for one in document["choices"] if one["measured_tokens_per_s"] is not None]
-    assert len(run) == 4
-    assert all(set(one["measured_families"]) == {"a", "b"} for one in run)
+    assert len(run) == 7
+    assert all(set(one["measured_families"]) == set(one["repriced_families"]) == {"a", "b"} for one in run)
+    assert all(one["differing_answers"] == 0 and one["repriced_tokens_per_s"] > 0 for one in run)
+    assert all(one["drift"] > 0 for one in document["passes"])
     assert set(document["ranks"]) == {models["draft"]}
     assert [one["relation"] for one in document["drafts"]] == ["identical", "overlapping"]
     assert "prompt 3 of 3" in err

@@ -68,3 +68,6 @@ def test_what_rounds_of_the_target_take_beside_passes_is_added_to_those_replayed
     found.beside_s = [-1.0, 0.25, 9.0]
     found.add_beside()
     assert [one.other_s for one in found.answers[PLAIN][0].rounds] == [one + 0.25 for one in before]
+    found.beside_s = [-9.0]
+    found.add_beside()
+    assert {one.other_s for one in found.answers[PLAIN][0].rounds} == {0.0}

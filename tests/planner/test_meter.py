@@ -72,6 +72,17 @@ def test_rounds_are_those_of_the_engine(kind, params):
         assert following.length == one.length + one.num_emitted
 
 
+def test_an_answer_that_ends_by_itself_is_drafted_for_as_if_it_went_on():
+    said = record(setting(max_tokens=24), PROMPT, seed=0).answer_ids
+    params = {"max_tokens": 24, "stop_token_ids": (said[9],)}
+    recording = record(setting(**params), PROMPT, seed=0)
+    assert len(recording.answer_ids) < 24
+    rounds = replay(setting(**params), recording, drafting("model"))
+    _, num_drafts, _, num_accepted = done_by_the_engine(drafting("model"), SamplingParams(**params), seed=0)
+    assert [len(rounds), sum(one.num_accepted for one in rounds)] == [num_drafts, num_accepted]
+    assert [one.num_draft_tokens for one in rounds] == [3, 3, 3]  # though one token is left of the last round
+
+
 def test_passes_of_the_draft_are_noted_and_the_rest_is_timed():
     recording = record(setting(max_tokens=9), PROMPT, seed=0)
     rounds = replay(setting(max_tokens=9), recording, drafting("model"))

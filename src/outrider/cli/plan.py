@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from outrider.planner.make import Wish
     from outrider.planner.measuring import Progress
 
-_RUN = 3  # choices under --validate
+_RUN = 6  # choices under --validate
 _OWN = ("target", "draft", "num_speculative_tokens", "store", "draft_tree", "plan")
 _Target = Annotated[
     str | None,

@@ -59,8 +59,8 @@ class Measured:
         clocked: Passes by model, the target first.
         timed_costs: What passes cost by those, in seconds.
         live: Passes among rounds.
-        beside_s: Seconds that rounds of the target spend beside passes and rounds replayed on its text do not: after a
-            pass everything else has left the processor's caches.
+        beside_s: By how many seconds rounds of the target spend more beside passes than rounds replayed on its text:
+            after a pass everything else has left the processor's caches, but its logits need not be made.
         recordings: Of the prompts that there was time for.
         answers: Of each choice, in the order of the recordings.
         ranks: Of each draft model with the target's tokens, by position over all answers.
@@ -87,10 +87,10 @@ class Measured:
 
     def add_beside(self) -> None:
         """Give the rounds replayed the time beside passes that those of the target have."""
-        more = max(0.0, float(np.median(self.beside_s))) if self.beside_s else 0.0
+        more = float(np.median(self.beside_s)) if self.beside_s else 0.0
         for answers in self.answers.values():
             for place, one in enumerate(answers):
-                rounds = tuple(replace(done, other_s=done.other_s + more) for done in one.rounds)
+                rounds = tuple(replace(done, other_s=max(0.0, done.other_s + more)) for done in one.rounds)
                 answers[place] = replace(one, rounds=rounds)
 
 

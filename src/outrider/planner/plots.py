@@ -139,15 +139,22 @@ def validation_plot(plan: Plan) -> str | None:
         highest = 0.0
         for colour, one in zip(_colours(), run, strict=False):
             by_family = one.measured_families or {}
-            pairs = [(by_family[name], speed.tokens_per_s.value) for name, speed in one.families.items()]
-            pairs = pairs or [(one.measured_tokens_per_s or 0.0, one.speed.tokens_per_s.value)]
-            highest = max(highest, *(value for pair in pairs for value in pair))
-            measured, predicted = zip(*pairs, strict=True)
-            axes.scatter(measured, predicted, s=18, color=colour, label=_short(one.name))
+            repriced = one.repriced_families or {}
+            rates = [
+                (by_family[name], speed.tokens_per_s.value, repriced.get(name, speed.tokens_per_s.value))
+                for name, speed in one.families.items()
+            ]
+            of_all, planned = one.measured_tokens_per_s or 0.0, one.speed.tokens_per_s.value
+            rates = rates or [(of_all, planned, one.repriced_tokens_per_s or planned)]
+            highest = max(highest, *(value for triple in rates for value in triple))
+            measured, predicted, then = zip(*rates, strict=True)
+            axes.scatter(measured, predicted, s=18, facecolors="none", edgecolors=colour, linewidths=0.8)
+            axes.scatter(measured, then, s=18, color=colour, label=_short(one.name))
         line = [0, 1.05 * highest]
         axes.plot(line, line, color=_INK, linewidth=1)
         axes.fill_between(line, [0.9 * x for x in line], [1.1 * x for x in line], color=_FAINT, alpha=0.4, linewidth=0)
-        axes.set(xlabel="measured tokens/s", ylabel="predicted tokens/s", xlim=(0, line[1]), ylim=(0, line[1]))
+        label = "predicted tokens/s (hollow: at the plan's costs)"
+        axes.set(xlabel="measured tokens/s", ylabel=label, xlim=(0, line[1]), ylim=(0, line[1]))
         axes.legend(fontsize=8, labelcolor=_INK)
 
     return _svg("validation", draw)
