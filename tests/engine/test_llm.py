@@ -145,18 +145,18 @@ def test_the_document_has_the_promised_fields():
             "methods": {"greedy": 2},
             "tree": None,
             "num_drafts": 2,
-            "num_draft_tokens": 5,
-            "num_accepted_tokens": 5,
-            "num_accepted_tokens_per_pos": [2, 2, 1],
+            "num_draft_tokens": 6,
+            "num_accepted_tokens": 6,
+            "num_accepted_tokens_per_pos": [2, 2, 2],
             "acceptance_rate": 1.0,
-            "mean_acceptance_length": 3.5,
-            "sources": {"small": {"num_draft_tokens": 5, "num_accepted_tokens": 5}},
+            "mean_acceptance_length": 4.0,
+            "sources": {"small": {"num_draft_tokens": 6, "num_accepted_tokens": 6}},
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,
         },
     }
-    # The clock ticks once a reading, twice a round: load, one round of one token, three of four, three and one.
-    assert timing == {"load_s": 1.0, "prefill_s": 1.0, "decode_s": 6.0, "tokens_per_s": 8 / 6}
+    # The clock ticks once a reading, twice a round: load, one round of one token, two of four.
+    assert timing == {"load_s": 1.0, "prefill_s": 1.0, "decode_s": 4.0, "tokens_per_s": 8 / 4}
 
 
 def test_speculation_that_is_off_says_why():

@@ -38,13 +38,11 @@ from outrider.drafters.turn import (
 from outrider.errors import UsageError
 from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 
-# What a draft model is assumed to bring in a round where nothing is known of it, and how many rounds of a request's own
-# evidence is worth what was seen in others. Chosen by benchmarks.replay, as the other constants here.
-_PRIOR_DRAFTED, _PRIOR_ACCEPTED, _PRIOR_ROUNDS = 4.5, 3.0, 3.0
-_LONG_MEMORY = 0.98  # what a round counts for in that, one round later
-# A model that promises more than what is looked up does so at first by hearsay: so many rounds that promise nothing are
-# counted in before it reads a long context.
-_CAUTION = 4.0
+# What a draft model is assumed to bring in a round where nothing is known of it; how many rounds of other requests that
+# is worth, and how many of a request's own what was seen in others. Chosen by benchmarks.replay, as other constants.
+_PRIOR_DRAFTED, _PRIOR_ACCEPTED = 3.5, 2.0
+_LONG_ROUNDS, _PRIOR_ROUNDS = 10.0, 3.0
+_LONG_MEMORY = 0.99  # what a round counts for in other requests, one round later
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +290,10 @@ class CascadeDrafter:
         return max(0.0, costs.reading(turn.memory.length - num_read, context=num_read) - costs.at(1, num_read))
 
     def _repays(self, turn: Turn, number: int, edge: float, accepted: float, reading: float) -> bool:
-        """Whether what a model must read is repaid by what it promises for the rest of the answer.
+        """Whether it is time for a model to read what it has to.
+
+        It is once it has been missed for what reading costs, and promises to bring as much again in the rest of the
+        answer. So waiting and reading together cost at most twice what was best in hindsight: renting or buying.
 
         Args:
             turn: A request in a round.
@@ -309,8 +310,8 @@ class CascadeDrafter:
         limit = turn.request.num_remaining
         num_tokens = self._lengths.remaining(memory.length - memory.start, limit)
         num_rounds = num_tokens / (1 + accepted)
-        average = standing.edge / (standing.num_edges + _CAUTION)
-        return average * num_rounds >= turn.rate * reading
+        price = turn.rate * reading
+        return standing.edge >= price and standing.edge / max(1, standing.num_edges) * num_rounds >= price
 
     def _own_request(self, turn: Turn) -> DraftRequest:
         """Return what the chosen model is asked for; from then on it has read the context."""
@@ -370,8 +371,6 @@ class CascadeDrafter:
 
 def _expected(chance: float | None) -> Record:
     """Return the record of a drafter that has none, by how often its first choice is said to be right."""
-    drafted, accepted = _PRIOR_DRAFTED, _PRIOR_ACCEPTED
-    if chance is not None:
-        accepted = min(accepted, chance / max(1 - chance, 1e-9))
-        drafted = min(drafted, accepted + 1)
-    return Record(1.0, drafted, drafted, accepted).worth(_PRIOR_ROUNDS)
+    accepted = _PRIOR_ACCEPTED if chance is None else min(_PRIOR_ACCEPTED, chance / max(1 - chance, 1e-9))
+    drafted = accepted + _PRIOR_DRAFTED - _PRIOR_ACCEPTED
+    return Record(1.0, drafted, drafted, accepted).worth(_LONG_ROUNDS)

@@ -91,10 +91,10 @@ def rising(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]
 
 @dataclass(slots=True)
 class Rate:
-    """Tokens by cost over the last rounds of a request: what a unit of cost is worth."""
+    """Tokens by cost over the last rounds of a request: what a unit of cost is worth; at first as in plain decoding."""
 
-    tokens: float = 3.0
-    cost: float = 2.0
+    tokens: float = 1.0
+    cost: float = 1.0
 
     def observe(self, tokens: int, cost: float) -> None:
         """Count a round; one of ten rounds ago counts a third."""
