@@ -50,6 +50,7 @@ RUNS: dict[str, list[str]] = {
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, "--per-family", "2", "--num-tokens", "64"],
     "soak": ["soak", "--target", SMALL],
+    "audit-power": ["audit_power", "--jobs", "2"],
     "identity": ["identity", "--target", TARGET, "--draft", DRAFT, "--num-tokens", "48"],
     "draft-pass": ["draft_pass", "--target", TARGET, "--drafts", DRAFT, SMALL],
     "loading-1.5b": ["loading", "--model", TARGET],

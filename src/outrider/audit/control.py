@@ -13,7 +13,7 @@ from outrider.engine.commit import Halt
 from outrider.engine.sequence import Sequence
 from outrider.engine.step import Stepper
 from outrider.sampling import TargetLaw
-from outrider.types import Outcome, Probs, Proposal, Verdict
+from outrider.types import Coins, Outcome, Probs, Proposal, Verdict
 from outrider.verification import CoinSource, Purpose
 
 _OTHER_COINS = 0x5851F42D4C957F2D  # so that the wrong draw does not look at the rule's own coins
@@ -36,17 +36,26 @@ class WrongStepper(Stepper):
         verdict = Stepper._verify(self, sequence, draft, law)
         if isinstance(verdict, Halt) or verdict.outcome is not Outcome.RECOVERED:
             return verdict
-        source = CoinSource(sequence.request.seed ^ _OTHER_COINS, sequence.request.choice)
-        coins = source.at(len(sequence.token_ids), Purpose.VERIFY)
+        coins = self._other_coins(sequence)
         if not coins.accept(self.wrong_share, 1.0):
             return verdict
         row = verdict.path[-1] + 1 if verdict.path else 0
-        return replace(verdict, next_token_id=coins.draw(law.probs[row]))
+        return replace(verdict, next_token_id=self._instead(draft, law, row, coins))
+
+    def _instead(self, draft: Proposal, law: TargetLaw, row: int, coins: Coins) -> int:  # noqa: ARG002 - of other faults
+        """Return what is said after a refusal at a row."""
+        return coins.draw(law.probs[row])
+
+    def _other_coins(self, sequence: Sequence) -> Coins:
+        source = CoinSource(sequence.request.seed ^ _OTHER_COINS, sequence.request.choice)
+        return source.at(len(sequence.token_ids), Purpose.VERIFY)
 
 
-def wrong_variant(stepper: Stepper, wrong_share: float = 1.0) -> WrongStepper:
+def wrong_variant(
+    stepper: Stepper, wrong_share: float = 1.0, variant: type[WrongStepper] = WrongStepper
+) -> WrongStepper:
     """Return a stepper that is wrong, and like the given one in everything else."""
-    return WrongStepper(
+    return variant(
         target=stepper.target,
         vocab_size=stepper.vocab_size,
         eos_ids=stepper.eos_ids,

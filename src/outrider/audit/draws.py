@@ -151,7 +151,7 @@ class Drawing:
             for request in requests:
                 answers.append(self.stepper.open(request))
                 self.stepper.share(answers[-1], prompt_id, len(request.prompt_ids))
-                _say(answers[-1], last_id, self.stepper.eos_ids)
+                say(answers[-1], last_id, self.stepper.eos_ids)
             rounds: dict[int, list[Round]] = {index: [] for index in range(len(answers))}
             while going := [index for index, answer in enumerate(answers) if self._is_going(answer)]:
                 starts = {index: answers[index].num_output_tokens - 1 for index in going}
@@ -185,7 +185,7 @@ def params_of_draws(params: SamplingParams, num_tokens: int, vocabulary: Vocabul
     return compile_params(drawn, vocabulary)
 
 
-def _say(answer: Answer, token_id: int, eos_ids: frozenset[int]) -> None:
+def say(answer: Answer, token_id: int, eos_ids: frozenset[int]) -> None:
     """Let an answer begin with a token, as a first round would."""
     nothing = TargetLaw(_NO_LOGITS, answer.shaper)  # nobody asks for logprobs
     commit(answer, NO_DRAFT, VerificationResult(0, token_id, Outcome.BONUS), nothing, eos_ids)

@@ -114,8 +114,8 @@ def audit_pair(  # noqa: PLR0913 - what is audited, and where what is found goes
     if not progress.equalities:
         _compare_texts(wish, [text for _, text in prompts[: wish.num_texts]], progress, resolver, report)
         keep()
-    target, parts = _load(wish, wish.threads[0], resolver)
-    drafter = _remembering_drafter(wish, target, parts, resolver)
+    target, parts = load_wished(wish, wish.threads[0], resolver)
+    drafter = remembering_drafter(wish, target, parts, resolver)
     pair = Pair(target, WatchedDrafter(drafter), wish.lengths[0], wish.draft_tree, rule)
     places = _draw(wish, pair, prompts, progress, report, keep)
     evidence, controls = sampling_evidence(progress, wish.budget.num_tokens)
@@ -144,7 +144,7 @@ def _draw(  # noqa: PLR0913 - what is drawn, and where what is found goes
     """Draw what has not been drawn yet; return the names of the places."""
     sampling = SamplingAudit(pair, wish.params, wish.budget, wish.claim)
     report("looking for places to draw from")
-    places = sampling.prefixes([(name, _encode(pair.target, text, chat=wish.chat)) for name, text in prompts])
+    places = sampling.prefixes([(name, encode(pair.target, text, chat=wish.chat)) for name, text in prompts])
     sampling.run(places, progress, report, keep)
     sampling.close()
     return [place.name for place in places]
@@ -211,7 +211,8 @@ def _described_one(reference: Any, resolver: Resolver) -> Mapping[str, Any]:
     return files if "/" in name or name == files["name"] else {"reference": name, **files}
 
 
-def _load(wish: Wish, threads: int | None, resolver: Resolver) -> tuple[Model, list[Part]]:
+def load_wished(wish: Wish, threads: int | None, resolver: Resolver) -> tuple[Model, list[Part]]:
+    """Return the target and its drafters."""
     return load_pair(
         wish.target,
         wish.draft,
@@ -232,7 +233,7 @@ def _compare_texts(wish: Wish, prompts: Sequence[str], progress: Progress, resol
     greedy = [SamplingParams(max_tokens=wish.text_tokens)] * len(prompts)
     equalities = None
     for threads in wish.threads:
-        target, parts = _load(wish, threads, resolver)
+        target, parts = load_wished(wish, threads, resolver)
         if equalities is None:
             report("answering without a draft, to compare with")
             equalities = Equalities(target, prompts, {GREEDY: greedy, SEEDED: seeded}, chat=wish.chat)
@@ -244,7 +245,7 @@ def _compare_texts(wish: Wish, prompts: Sequence[str], progress: Progress, resol
         progress.equalities += equalities.evidence()
 
 
-def _remembering_drafter(wish: Wish, target: Model, parts: Sequence[Part], resolver: Resolver) -> Any:
+def remembering_drafter(wish: Wish, target: Model, parts: Sequence[Part], resolver: Resolver) -> Any:
     """Return the drafter that the engine would have, but that draft models remember what they said."""
     remembered = [_remembering(wish, target, part, reference, resolver) for part, reference in _with_names(wish, parts)]
     drafter = combine(
@@ -272,7 +273,8 @@ def _remembering(wish: Wish, target: Model, part: Part, reference: ModelRef | No
     return Part(attach(model, target, relation, wish.draft_tree), backend, is_ours=False)
 
 
-def _encode(model: Model, text: str, *, chat: bool) -> tuple[int, ...]:
+def encode(model: Model, text: str, *, chat: bool) -> tuple[int, ...]:
+    """Return the tokens of a prompt."""
     if chat and model.chat_template is not None:
         return tuple(encode_chat(model.tokenizer, model.chat_template, [{"role": "user", "content": text}]))
     return tuple(model.tokenizer.encode(text))

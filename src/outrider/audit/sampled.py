@@ -52,7 +52,7 @@ class Budget:
     draws: int = 54_000
     num_tokens: int = 4
     num_prefixes: int = 6
-    full_every: int = 8
+    full_every: int = 16
     seed: int = 0
 
 
@@ -137,7 +137,7 @@ class SamplingAudit:
             memory=self._memory,
             compiled=self._answers,
             seed=self._budget.seed,
-            telling=self._telling,
+            telling=self.telling,
         )
 
     def run(self, prefixes: Sequence[Prefix], progress: Progress, report: Report, keep: Callable[[], None]) -> None:
@@ -201,7 +201,8 @@ class SamplingAudit:
                 break
         return counter.tally
 
-    def _telling(self, prefix: Prefix) -> float:
+    def telling(self, prefix: Prefix) -> float:
+        """Return the total variation by which the commonest fault would move the law of a place's first token."""
         return moved_by_fault(self._laws(prefix).probs(()), self._probe(prefix))
 
     def _laws(self, prefix: Prefix) -> PrefixLaws:

@@ -43,7 +43,7 @@ def law_of_answer(params: SamplingParams, rule: Rule | str, *, is_drafting: bool
     """Return the law of a whole answer's tokens."""
 
     def one_answer(coins: Coins) -> tuple[int, ...]:
-        return _answer(params, rule, 0, is_drafting=is_drafting, coins=_SameCoins(coins))
+        return _answer(params, rule, 0, is_drafting=is_drafting, coins=SameCoins(coins))
 
     return outcomes(one_answer)
 
@@ -63,12 +63,12 @@ def _answer(params: SamplingParams, rule: Any, seed: int, *, is_drafting: bool, 
         target=ToyBackend(target),
         vocab_size=_VOCAB_SIZE,
         eos_ids=frozenset(),
-        detokenizer=_Letters(),
+        detokenizer=Letters(),
         drafter=drafter if is_drafting else None,
         num_speculative_tokens=2 if is_drafting else 0,
         rule=rule,
     )
-    sequence = stepper.open(Request(0, _PROMPT, compile_params(params, Vocabulary(_Letters(), _VOCAB_SIZE)), seed))
+    sequence = stepper.open(Request(0, _PROMPT, compile_params(params, Vocabulary(Letters(), _VOCAB_SIZE)), seed))
     if coins is not None:
         sequence.coins = coins
     while sequence.finish_reason is None:
@@ -78,26 +78,30 @@ def _answer(params: SamplingParams, rule: Any, seed: int, *, is_drafting: bool, 
     return tuple(sequence.token_ids[len(_PROMPT) :])
 
 
-class _SameCoins:
+class SameCoins:
     """Deals the decisions of one enumeration, which wants fractions, to every round; in place of a ``CoinSource``."""
 
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
 
-    def at(self, _position: int, _purpose: int) -> _SameCoins:
+    def at(self, _position: int, _purpose: int) -> SameCoins:
+        """Return the same decisions, whatever for."""
         return self
 
-    def at_depth(self, _depth: int) -> _SameCoins:
+    def at_depth(self, _depth: int) -> SameCoins:
+        """Return the same decisions, whatever the depth."""
         return self
 
     def accept(self, numerator: Any, denominator: Any) -> bool:
+        """See :class:`~outrider.types.Coins`."""
         return self._coins.accept(Fraction(float(numerator)), Fraction(float(denominator)))
 
     def draw(self, weights: Any) -> int:
+        """See :class:`~outrider.types.Coins`."""
         return self._coins.draw(np.array([Fraction(float(weight)) for weight in np.asarray(weights)], dtype=object))
 
 
-class _Letters:
+class Letters:
     """A vocabulary in which a token is a letter."""
 
     eos_ids: Sequence[int] = ()
@@ -105,7 +109,9 @@ class _Letters:
     pieces: Sequence[str] = ()
 
     def token_bytes(self, token_id: int) -> bytes:
+        """Return a token's letter."""
         return bytes([97 + token_id])
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:  # noqa: ARG002 - there are none
+        """Return the tokens of some letters."""
         return [ord(character) - 97 for character in text.strip()]
