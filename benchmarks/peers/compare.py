@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.contestants import CONTEXT, tell
 from benchmarks.models import locate
 from benchmarks.peers.roster import ROSTER, Complete, Entry, start
-from benchmarks.peers.tuning import TOKENS, bests, tune, tuning_prompts
+from benchmarks.peers.tuning import TOKENS, bests, rivals, tune, tuning_prompts
 from benchmarks.provenance import add_output_arguments, hand_in, keep, provenance
 from benchmarks.texts import PROMPTS, Prompt, choose, read_prompts
 from outrider import LLM, SamplingParams
@@ -32,6 +32,7 @@ from outrider.metrics.paired import Answer, Contestant, Turn, by_family, ratio_b
 QUESTION = "Decoding speed of Outrider with a draft beside other engines in their settings, paired in one run"
 OURS, CODE_FAMILY = "outrider", "humaneval"
 COMPLETE, PROBLEM = "is_complete", "problem"
+_OURS_S = 1.5  # about how long an answer of ours takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,11 @@ def main() -> None:
         return results
 
     tell_time(entries, tuned, arguments, len(chosen))
-    tune_all(entries, ours, chosen, arguments, tuned, save)
-    best = bests(entries, {name: one for name, one in tuned.items() if PROBLEM not in one})
+    tune_all(rivals(entries), ours, chosen, arguments, tuned, save)
+    working = {name: one for name, one in tuned.items() if PROBLEM not in one}
+    best = bests(entries, working, arguments.temperatures)
     for entry in entries:
-        temperatures = [one for one in arguments.temperatures if entry.name in best.get(f"temperature {one:g}", ())]
+        temperatures = [temperature for temperature, names in best.items() if entry.name in names]
         if temperatures and not peers.get(entry.name, {}).get(COMPLETE):
             peers[entry.name] = {"provenance": asdict(provenance(arguments.date or datetime.now(timezone.utc)))}
             measure(entry, ours, chosen, temperatures, arguments, peers[entry.name], save)
@@ -104,9 +106,9 @@ def main() -> None:
 def tell_time(entries: Sequence[Entry], tuned: Mapping[str, object], arguments: argparse.Namespace, num: int) -> None:
     """Say about how long it will take: to try what was not tried yet, and to measure a setting of each engine."""
     times = len(arguments.temperatures)
-    trying = sum(entry.seconds(3 * times, TOKENS) for entry in entries if entry.name not in tuned)
+    trying = sum(entry.seconds(3 * times, TOKENS) for entry in rivals(entries) if entry.name not in tuned)
     one_each = {entry.peer: entry for entry in entries}.values()
-    measuring = sum(entry.seconds(2 * num * times, arguments.max_tokens) for entry in one_each)
+    measuring = sum(entry.seconds(num * times, arguments.max_tokens) + num * times * _OURS_S for entry in one_each)
     print(f"trying settings takes about {trying / 60:.0f} minutes, measuring {measuring / 60:.0f}", flush=True)
 
 
@@ -120,7 +122,7 @@ def tune_all(  # noqa: PLR0913 - what is tried, how, and where it goes
 ) -> None:
     """Try each setting that has not been tried, and note how fast it is, or why it does nothing."""
     for entry in entries:
-        if entry.name in tuned:
+        if entry.name in tuned and PROBLEM not in tuned[entry.name]:
             continue
         print(f"trying {entry.name}", flush=True)
         with ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeAlias
@@ -51,22 +52,29 @@ def tune(complete: Complete, llm: LLM, prompts: Mapping[str, Sequence[Prompt]], 
     }
 
 
-def bests(entries: Iterable[Entry], tuned: Mapping[str, Tuned]) -> dict[str, list[str]]:
+def rivals(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the settings of those engines that are given several: there is something to choose."""
+    count = Counter(entry.peer for entry in entries)
+    return [entry for entry in entries if count[entry.peer] > 1]
+
+
+def bests(
+    entries: Sequence[Entry], tuned: Mapping[str, Tuned], temperatures: Iterable[float]
+) -> dict[float, list[str]]:
     """Return by temperature the settings in which an engine is best, on code or on the others, in their order.
 
     Args:
-        entries: All that may be best.
+        entries: All that may be best; the only one of an engine is.
         tuned: By setting; one that is missing does not work.
+        temperatures: That were answered at.
     """
-    entries = list(entries)
-    temperatures = dict.fromkeys(temperature for one in tuned.values() for temperature in one)
-    found: dict[str, list[str]] = {}
+    found: dict[float, list[str]] = {}
     for temperature in temperatures:
-        chosen = set()
+        chosen = {entry.name for entry in entries} - {entry.name for entry in rivals(entries)}
         for peer in {entry.peer for entry in entries}:
             own = [entry.name for entry in entries if entry.peer == peer and entry.name in tuned]
             for kind in (CODE, OTHERS):
-                rates = {name: tuned[name][temperature].get(kind, 0.0) for name in own}
+                rates = {name: tuned[name][f"temperature {temperature:g}"].get(kind, 0.0) for name in own}
                 if any(rates.values()):
                     chosen.add(max(rates, key=lambda name: rates[name]))
         found[temperature] = [entry.name for entry in entries if entry.name in chosen]

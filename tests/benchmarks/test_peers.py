@@ -154,10 +154,15 @@ def test_each_engine_is_measured_where_it_is_best_on_code_or_elsewhere():
     rates = {"llama.cpp native plain": (9, 9), "llama.cpp wheel plain": (8, 8), "vLLM int8 draft": (9, 1)}
     rates |= {"vLLM int8 plain": (3, 4), "vLLM bf16 plain": (2, 3)}
     tuned = {name: {"temperature 0": {"code": code, "others": other}} for name, (code, other) in rates.items()}
-    assert tuning.bests(ROSTER, tuned) == {
-        "temperature 0": ["llama.cpp native plain", "vLLM int8 draft", "vLLM int8 plain"]
-    }
-    assert tuning.bests(ROSTER, {}) == {}
+    found = tuning.bests(ROSTER, tuned, [0.0])
+    assert found == {0.0: ["llama.cpp native plain", "vLLM int8 draft", "vLLM int8 plain"]}
+    assert tuning.bests(ROSTER, {}, [0.0]) == {0.0: []}
+
+
+def test_an_engine_of_one_setting_needs_no_trying():
+    few = [entry for entry in ROSTER if entry.name in ("OpenVINO int4 draft", "vLLM int8 draft", "vLLM bf16 draft")]
+    assert [entry.name for entry in tuning.rivals(few)] == ["vLLM int8 draft", "vLLM bf16 draft"]
+    assert tuning.bests(few, {}, [1.0]) == {1.0: ["OpenVINO int4 draft"]}
 
 
 def test_what_was_tried_is_not_tried_again_and_what_does_not_start_is_told(monkeypatch):
@@ -167,10 +172,10 @@ def test_what_was_tried_is_not_tried_again_and_what_does_not_start_is_told(monke
         return "fake 1.0", lambda *_: Answer(tuple(range(11)), 1, 0.1, 1.0)
 
     monkeypatch.setattr(compare, "start", start)
-    tuned, saved = {ROSTER[0].name: {}}, []
+    tuned, saved = {ROSTER[0].name: {}, ROSTER[2].name: {"problem": "it was not here"}}, []
     arguments = Namespace(temperatures=[0.0])
     compare.tune_all(ROSTER[:3], Ours(), PROMPTS, arguments, tuned, lambda: saved.append(len(tuned)))
-    assert saved == [2, 3]
+    assert saved == [3, 3]
     assert tuned == {
         ROSTER[0].name: {},
         ROSTER[1].name: {"problem": "it is not here"},
