@@ -111,6 +111,9 @@ def test_a_long_prompt_is_read_between_the_rounds_of_the_others():
 def test_rounds_that_read_are_stretched_no_more_than_asked():
     pace = Pace()
     assert pace.budget == 8  # until it is known what reading takes
+    pace.observe(1.0, 0, 2)
+    pace.observe(0.9, 8, 0)  # by chance
+    assert pace.budget <= 32
     for number in range(50):
         pace.observe(1.0 if number % 10 else 9.0, 0, 2)  # some rounds are disturbed
         pace.observe(1.0 + 0.02 * (pace.budget + 6), pace.budget, 8)

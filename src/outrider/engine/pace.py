@@ -17,6 +17,7 @@ _STRETCH = 2.75
 _LEAST = 8  # tokens of a prompt in a round: it must get on, too
 _LEAST_DRAFT = 16  # tokens that a draft model reads: about what its pass has room for at no cost
 _WEIGHT = 0.2  # of the newest round in the average
+_FIRST_GUESS = 1 / 16  # of a round, for a token: one round that happens to be short must not let all be read at once
 _ROUNDS = 15  # of the last ones the median counts: their drafts make them differ
 
 
@@ -57,7 +58,7 @@ class Pace:
         elif self._rounds:
             num_tokens = num_read + max(0.0, num_drafted - mean(drafted for _, drafted in self._rounds))
             token_s = max(0.0, seconds - self._round_s()) / num_tokens
-            before = token_s if self._token_s is None else self._token_s
+            before = _FIRST_GUESS * self._round_s() if self._token_s is None else self._token_s
             self._token_s = before + _WEIGHT * (token_s - before)
 
     def _tokens(self, stretch: float) -> int:
