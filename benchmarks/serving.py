@@ -4,10 +4,15 @@
 
 Every server holds the same file and answers the same chats, greedily, as streams: ``--clients`` at a time, each with
 the next question as soon as it has its answer. ``tokens_per_s`` is all answers' tokens by the time from the first
-question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer. One client
-is compared with ``outrider generate`` on the same prompts, in turns. Last, a prompt of 2,000 tokens comes while four
-others are being answered: ``longest_gap_rounds`` is the longest that one of them waited meanwhile, by the median time
-between its chunks before.
+question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer.
+
+One client is compared with ``LLM.generate``, with the same drafts, on the same prompts, each new to both: in turns,
+now one first and now the other. ``streamed`` is by the client's clock the tokens after the first chunk by the time from
+there to the last; ``whole`` by each engine's clock the tokens after the first by their time, of replies in one piece.
+
+Last, a prompt of 2,000 tokens comes while four others are being answered: ``longest_gap_rounds`` is the longest that
+one of them waited meanwhile, by what a round of theirs took before: the median of the time between two chunks by how
+many rounds the later one tells of.
 """
 
 from __future__ import annotations
@@ -34,16 +39,18 @@ from outrider import LLM, SamplingParams
 QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
 CONTEXT = 4096
 LONG_PROMPT_TOKENS = 2000
+ONE_CLIENT = 16  # prompts, half of them streamed
 # Of connections: llama-server closes idle ones, and a request may meet that.
 ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
 
 
 @dataclass(slots=True)
 class Stream:
-    """What one streamed answer was like: when its chunks with text came, and how many tokens it had."""
+    """What one streamed answer was like: when its chunks with tokens came, of how many rounds, and all its tokens."""
 
     started_at: float
     chunks_at: list[float] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
     num_tokens: int = 0
 
     @property
@@ -52,7 +59,9 @@ class Stream:
         return [later - sooner for sooner, later in zip(self.chunks_at, self.chunks_at[1:], strict=False)]
 
 
-async def ask(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, into: Stream | None = None) -> Stream:
+async def ask(
+    http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, into: Stream | None = None, **fields: object
+) -> Stream:
     """Ask one question and read the answer to its end."""
     stream = into or Stream(time.perf_counter())
     body = {
@@ -62,6 +71,7 @@ async def ask(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, i
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **fields,
     }
     async with http.stream("POST", "/v1/chat/completions", json=body) as reply:
         reply.raise_for_status()
@@ -71,6 +81,8 @@ async def ask(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, i
             chunk = json.loads(line[6:])
             if any(choice["delta"].get("content") for choice in chunk["choices"]):
                 stream.chunks_at.append(time.perf_counter())
+                tokens = [token for choice in chunk["choices"] for token in choice.get("token_details", ())]
+                stream.rounds.append(sum(token["origin"] != "accepted" for token in tokens))
             if chunk.get("usage"):
                 stream.num_tokens = chunk["usage"]["completion_tokens"]
     return stream
@@ -110,10 +122,11 @@ def told(streams: Sequence[Stream]) -> dict[str, Any]:
 
 async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: str) -> dict[str, Any]:
     """Send a long prompt while four others are being answered; tell how long those waited."""
+    details = {"return_token_details": True, "logprobs": False, "ignore_eos": True}
     async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
         others = [Stream(time.perf_counter()) for _ in range(4)]
         tasks = [
-            asyncio.create_task(ask(http, server.spec, text, 512, stream))
+            asyncio.create_task(ask(http, server.spec, text, 512, stream, **details))
             for text, stream in zip(texts, others, strict=False)
         ]
         while min(len(one.chunks_at) for one in others) < 12:
@@ -124,7 +137,12 @@ async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: 
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    rounds = median(gap for one in others for gap in one.gaps[: sum(at < sent_at for at in one.chunks_at) - 1])
+    rounds = median(
+        gap / max(1, count)
+        for one in others
+        for gap, count, at in zip(one.gaps, one.rounds[1:], one.chunks_at[1:], strict=False)
+        if at < sent_at
+    )
     meanwhile = [
         later - sooner
         for one in others
@@ -140,17 +158,35 @@ async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: 
 
 
 async def one_client(server: Server, llm: LLM, texts: Sequence[str], num_tokens: int) -> dict[str, Any]:
-    """Answer prompts in turns, by the server and by generate, and compare tokens after the first by their time."""
-    ratios = []
+    """Answer prompts in turns, by the server and by generate, and compare their tokens a second."""
+    ratios: dict[str, list[float]] = {"streamed": [], "whole": []}
+    params = SamplingParams(max_tokens=num_tokens)
     async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
-        for text in texts:
-            params = SamplingParams(max_tokens=num_tokens)
-            stream = await ask(http, server.spec, text, num_tokens)
-            (output,) = llm.generate(text, params)
-            served = (stream.num_tokens - 1) / (stream.chunks_at[-1] - stream.chunks_at[0])
-            if output.timing.tokens_per_s is not None:
-                ratios.append(served / output.timing.tokens_per_s)
-    return {"to_generate_median": median(ratios), "to_generate": ratios}
+        for number, text in enumerate(texts):
+            kind = ("streamed", "whole")[number // 2 % 2]
+            rates: list[float | None] = [None, None]
+            for turn in (0, 1) if number % 2 else (1, 0):
+                if turn:
+                    rates[0] = await served(http, server.spec, text, num_tokens, kind)
+                else:
+                    rates[1] = llm.generate(text, params)[0].timing.tokens_per_s
+            if rates[0] and rates[1]:
+                ratios[kind].append(rates[0] / rates[1])
+    return {f"{kind}_to_generate": {"median": median(found), "each": found} for kind, found in ratios.items() if found}
+
+
+async def served(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, kind: str) -> float | None:
+    """Return how many tokens a second a client gets of an answer, as a stream or whole."""
+    if kind == "streamed":
+        stream = await ask(http, spec, text, num_tokens)
+        seconds = stream.chunks_at[-1] - stream.chunks_at[0]
+        return (stream.num_tokens - 1) / seconds if seconds > 0 else None
+    messages = [{"role": "user", "content": text}]
+    body = {"model": spec.model, "messages": messages, "max_tokens": num_tokens, "temperature": 0}
+    reply = await http.post("/v1/chat/completions", json=body)
+    reply.raise_for_status()
+    rate: float | None = reply.json()["timing"]["tokens_per_s"]
+    return rate
 
 
 def long_prompt(llm: LLM, texts: Sequence[str]) -> str:
@@ -207,7 +243,7 @@ def main() -> None:
         results["to_best_llama_cpp"] = rates["outrider"] / max(theirs)
     llm = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     with Server(specs[1]) as server:
-        results["one_client"] = asyncio.run(one_client(server, llm, texts[:8], arguments.num_tokens))
+        results["one_client"] = asyncio.run(one_client(server, llm, texts[:ONE_CLIENT], arguments.num_tokens))
         results["long_prompt"] = asyncio.run(beside_a_long_prompt(server, texts[1:], long_prompt(llm, texts)))
     hand_in(arguments, QUESTION, results)
 
