@@ -30,7 +30,7 @@ RUNS: dict[str, list[str]] = {
     "cross-vocabulary-families": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT, "--per-family", "1", "--stride", "16"],
-    "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "1"],
+    "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "3", "--rounds", "1"],
     "peers": ["peers.compare", "--target", TARGET, "--draft", DRAFT],
     "planning": [
         "planning",
@@ -45,7 +45,7 @@ RUNS: dict[str, list[str]] = {
         "--num-run",
         "8",
     ],
-    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "3"],
+    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "2"],
     "edits": ["edits", "--target", TARGET],
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, "--per-family", "2", "--num-tokens", "64"],

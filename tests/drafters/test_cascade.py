@@ -171,6 +171,7 @@ def fails(_):
         (lambda request: Draft((1,) * 7), "at most 6 tokens"),
         (lambda request: "garbage", "a str, which is no draft"),
         (lambda request: Draft((1, 2), sources=("a",)), "label all or none"),
+        (lambda request: Draft((1, 2), num_passes=-1), "-1 passes"),
     ],
 )
 def test_a_member_that_fails_is_dropped_and_the_others_go_on(script, words):

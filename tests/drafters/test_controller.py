@@ -169,6 +169,19 @@ def test_a_model_is_told_how_likely_the_next_token_must_be_looked_at():
     assert request.least_chances[2:] == pytest.approx([price] * (len(request.least_chances) - 2))
 
 
+def test_a_model_pays_for_its_own_passes_however_few_of_the_targets_tokens_they_make():
+    class Wordy(Endless):
+        def _draft(self, count):
+            return Draft((7,), num_passes=count)
+
+    cascade = CascadeDrafter([Member(Wordy(), MODEL, 6)], vocab_size=9, costs=COSTS)
+    run = Run(cascade)
+    run.round(0)
+    record, balance = cascade._memories[0].standings[0].record, cascade._memories[0].standings[0].credit.balance
+    assert record.passes - record.drafted == pytest.approx(5)  # six passes for one token
+    assert balance == pytest.approx(TRIAL - 6 * MODEL.at(1) - COSTS.at(2) + 1)
+
+
 def test_what_one_request_taught_the_next_one_knows():
     cascade = CascadeDrafter([Member(Endless(), MODEL, 6)], vocab_size=9, costs=COSTS)
     first_rounds = []

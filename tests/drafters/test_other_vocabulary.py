@@ -55,6 +55,7 @@ def test_a_string_is_cut_into_the_targets_tokens():
     assert draft.probs is None
     assert draft.token_ids == (*ids(b"abccab"), END)
     assert [JOINT.target.token_bytes[i] for i in draft.token_ids[:4]] == [b"abc", b"c", b"ab", b""]
+    assert draft.num_passes == 5  # one for each token of its own, the end included
 
 
 @pytest.mark.parametrize("params", [GREEDY, SAMPLED, SamplingParams(temperature=1.0, seed=1)])
