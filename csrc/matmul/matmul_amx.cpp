@@ -1,5 +1,6 @@
 #include "matmul/amx_panel.h"
 #include "matmul/kernel_set.h"
+#include "matmul/quantize_avx512.h"
 #include "matmul/simd_avx512.h"
 
 namespace outrider {
@@ -56,6 +57,6 @@ struct Kernels {
 
 }  // namespace
 
-const KernelSet kAmxKernels = make_kernel_set<Kernels>(16, false);
+const KernelSet kAmxKernels = quantising_by_avx512(make_kernel_set<Kernels>(16, false));
 
 }  // namespace outrider

@@ -1,4 +1,5 @@
 #include "matmul/kernel_set.h"
+#include "matmul/quantize_avx512.h"
 #include "matmul/simd_avx512.h"
 
 namespace outrider {
@@ -11,6 +12,6 @@ struct Kernels {
 
 }  // namespace
 
-const KernelSet kAvx512Kernels = make_kernel_set<Kernels>(Avx512::kMaxRows, true);
+const KernelSet kAvx512Kernels = quantising_by_avx512(make_kernel_set<Kernels>(Avx512::kMaxRows, true));
 
 }  // namespace outrider
