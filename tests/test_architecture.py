@@ -128,8 +128,8 @@ COMMANDS = {
     ],
     "audit pair": [
         *("--target", "--draft", "--draft-options", "--draft-tree", "--rule", "--num-speculative-tokens", "--threads"),
-        *("--batches", "--temperature", "--top-p", "--top-k", "--min-p", "--prompts", "--draws", "--seed"),
-        *("--no-chat", "--state", "--out", "--json"),
+        *("--batches", "--temperature", "--top-p", "--top-k", "--min-p", "--presence-penalty", "--prompts"),
+        *("--draws", "--seed", "--no-chat", "--state", "--out", "--json"),
     ],
     "bench": ["--prompts", "--repeats", "--json", *GENERATION_FLAGS],
     "generate": ["PROMPT", "--prompts", "--prediction", "--json", *GENERATION_FLAGS],

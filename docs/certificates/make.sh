@@ -31,9 +31,10 @@ qwen() {
     audit qwen-cascade --target qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b,ngram --rule block
 }
 
-cross() { # a draft of another vocabulary, whose text is cut into the target's tokens
+cross() { # a draft of another vocabulary: its text cut into the target's tokens, and token by token
     set -- --target qwen2.5-coder-1.5b --draft smollm2-135m,none
     audit cross-strings "$@" --rule token
+    audit cross-tokens "$@" --rule token --presence-penalty 0.1
 }
 
 exact() { [ -e exact.json ] || $OUTRIDER audit exact --out exact.json; }

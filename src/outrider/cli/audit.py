@@ -71,6 +71,14 @@ class PairFlags:
     top_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None
     top_k: Annotated[int | None, typer.Option(metavar="K", parser=whole, help="As for generate.")] = None
     min_p: Annotated[float | None, typer.Option(metavar="P", parser=number, help="As for generate.")] = None
+    presence_penalty: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            parser=number,
+            help="As for generate; a draft of another vocabulary then proposes token by token, and not text.",
+        ),
+    ] = None
     prompts: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt. [default: a few that are built in]"),
@@ -96,7 +104,11 @@ class PairFlags:
                 target=self.target,
                 draft=self.draft,
                 params=SamplingParams(
-                    temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p
+                    temperature=self.temperature,
+                    top_p=self.top_p,
+                    top_k=self.top_k,
+                    min_p=self.min_p,
+                    presence_penalty=self.presence_penalty,
                 ),
                 rule=self.rule,
                 draft_options=parse_draft_options(self.draft_options or ()),
