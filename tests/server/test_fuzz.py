@@ -24,13 +24,13 @@ GOOD = {
         "response_format": {"type": "json_object"},
         "prediction": {"type": "content", "content": "ab"},
         "speculation": {"num_speculative_tokens": 2},
-        "stream_options": {"include_usage": True},
         "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
     },
     "/v1/completions": {"model": "toy", "prompt": ["a", "b"], "max_tokens": 2, "echo": True, "logprobs": 2, "seed": 1},
     "/tokenize": {"messages": [{"role": "user", "content": "hi"}]},
     "/detokenize": {"tokens": [1, 2, 3]},
 }
+STREAM_OPTIONS = {"include_usage": True}
 ODD = [
     *(
         None,
@@ -99,7 +99,7 @@ def test_no_mutation_of_a_good_body_makes_it_fail():
                     for _ in range(rng.choice([0, 1, 1, 2])):
                         body = mutated(rng, body)
                     if isinstance(body, dict) and rng.random() < 0.3:
-                        body = {**body, "stream": True}
+                        body = {**body, "stream": True, "stream_options": rng.choice([None, STREAM_OPTIONS])}
                     answered += await good_or_refused(client, path, body)
             assert answered > 25
             assert client.service.engine.num_open == 0
