@@ -55,6 +55,41 @@ def test_a_long_new_text_becomes_what_rows_are_computed_from():
         assert all((row == wanted[length - 1]).all() for row, length in zip(rows, (120, 199, 150, 3), strict=True))
 
 
+class CountingBackend(ToyBackend):
+    """Counts the tokens that it is fed, and its open sequences."""
+
+    num_fed = num_open = 0
+
+    def open_sequence(self):
+        self.num_open += 1
+        return super().open_sequence()
+
+    def close_sequence(self, sequence_id):
+        self.num_open -= 1
+        super().close_sequence(sequence_id)
+
+    def forward(self, batch):
+        self.num_fed += sum(len(rows.token_ids) for rows in batch)
+        return super().forward(batch)
+
+
+def test_what_follows_a_context_is_not_fed_with_it_again():
+    backend = CountingBackend(MODEL)
+    memory, plain = Memory(backend), ToyBackend(MODEL)
+    text = (0, 1, 2, 3) * 20
+    memory.row(text)
+    contexts = [text]
+    for num_fed in (80 + 5, 80 + 5 + 25, 80 + 5 + 25 + 25):
+        contexts = [(*context, token_id) for context in contexts for token_id in range(5)][:25]
+        assert (memory.rows(contexts) == plain._logits(contexts)).all()
+        assert backend.num_fed == num_fed
+    assert backend.num_open == 1 + 1 + 5 + 25 + 25  # the trunk, the text, and what follows
+    memory.rows([(*context, token_id) for context in contexts for token_id in range(5)])
+    assert backend.num_open == 1 + 64
+    memory.close()
+    assert backend.num_open == 0
+
+
 def test_the_least_recently_used_rows_are_forgotten():
     memory = Memory(ToyBackend(MODEL), max_bytes=0)
     prefixes = [(one, other, third, 0, 1) for one in range(5) for other in range(5) for third in range(5)]

@@ -124,7 +124,7 @@ class Drawing:
     num_tokens: int
     full_every: int
     seed: int
-    lanes: int = 32
+    lanes: int = 96
 
     def draw(self, prefix: Prefix, numbers: Sequence[int]) -> Iterator[Draw]:
         """Yield one draw for each number; the same number gives the same coins."""

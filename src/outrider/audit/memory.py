@@ -8,7 +8,7 @@ give. That is not taken on trust: :class:`CheckedBackend` runs passes for real a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from outrider.types import Logits
 
 Prefix = tuple[int, ...]
 _MAX_BYTES = 1 << 30
-_BATCH = 16  # contexts of a plain pass: what is computed costs the same anyhow, and takes less memory
+_BATCH = 32  # contexts of a plain pass
+_BRANCHES = 64  # caches of contexts that are kept, for those that follow them
 _LONGEST_TAIL = 48  # tokens worth feeding again rather than reading the whole of a new text
 
 
@@ -39,6 +40,8 @@ class Memory:
         self._rows: OrderedDict[Prefix, Logits] = OrderedDict()
         self._trunk: Prefix = ()
         self._trunk_id = backend.open_sequence()
+        self._branches: OrderedDict[int, Prefix] = OrderedDict()  # what each cache holds; the least recently used first
+        self._holders: dict[Prefix, int] = {}  # a cache that begins with these tokens, which the trunk does not
 
     def rows(self, prefixes: Sequence[Sequence[int]]) -> Logits:
         """Return the logits ``[prefixes, vocab_size]`` after each of some prefixes of at least one token."""
@@ -73,6 +76,7 @@ class Memory:
 
     def close(self) -> None:
         """Free what the backend holds for it."""
+        self._cut_branches(0)
         self._backend.close_sequence(self._trunk_id)
 
     def _compute(self, chains: Sequence[tuple[Prefix, int]]) -> None:
@@ -81,18 +85,42 @@ class Memory:
         for chain, shortest in chains:
             if shortest - 1 - _common(self._trunk, chain) > _LONGEST_TAIL:
                 self._read(chain[: shortest - 1])
-            kept = min(_common(self._trunk, chain), shortest - 1)
-            fork_id = self._backend.fork(self._trunk_id)
+            source_id, kept = self._nearest(chain[: shortest - 1])
+            fork_id = self._backend.fork(source_id)
             self._backend.crop(fork_id, kept)
             batch.append(Rows(fork_id, chain[kept:], len(chain) - shortest + 1))
             wanted += [chain[:length] for length in range(shortest, len(chain) + 1)]
         for prefix, row in zip(wanted, self._backend.forward(batch), strict=True):
             self._rows[prefix] = row.copy()
         self.num_computed += len(wanted)
-        for rows in batch:
-            self._backend.close_sequence(rows.sequence_id)
+        for rows, (chain, _) in zip(batch, chains, strict=True):
+            self._branches[rows.sequence_id] = chain
+            self._holders.update((prefix, rows.sequence_id) for prefix in self._beyond_trunk(chain))
+        self._cut_branches(_BRANCHES)
+
+    def _nearest(self, text: Prefix) -> tuple[int, int]:
+        """Return a cache to begin with, and how many of its tokens are the text's first."""
+        for prefix in self._beyond_trunk(text):
+            if (branch_id := self._holders.get(prefix)) is not None:
+                self._branches.move_to_end(branch_id)
+                return branch_id, len(prefix)
+        return self._trunk_id, _common(self._trunk, text)
+
+    def _beyond_trunk(self, text: Prefix) -> Iterator[Prefix]:
+        """Yield what a text begins with and the trunk does not, the longest first."""
+        for length in range(len(text), _common(self._trunk, text), -1):
+            yield text[:length]
+
+    def _cut_branches(self, most: int) -> None:
+        while len(self._branches) > most:
+            branch_id, chain = self._branches.popitem(last=False)
+            self._backend.close_sequence(branch_id)
+            for prefix in self._beyond_trunk(chain):
+                if self._holders.get(prefix) == branch_id:
+                    del self._holders[prefix]
 
     def _read(self, text: Prefix) -> None:
+        self._cut_branches(0)
         common = _common(self._trunk, text)
         self._backend.crop(self._trunk_id, common)
         for start in range(common, len(text), PIECE):
