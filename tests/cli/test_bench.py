@@ -91,7 +91,6 @@ def test_what_a_plan_says_is_measured_and_compared_where_its_rule_fixes_the_text
     assert status == 0
     document = json.loads(out)
     assert list(document["all"]) == ["plain", "speculative"]
-    assert document["all"]["speculative"]["counters"]["num_draft_tokens"] > 0
     assert document["same_tokens"] is same
     assert document["differing"] == []
 
