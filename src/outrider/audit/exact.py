@@ -1,7 +1,7 @@
 """``outrider audit exact``: the proofs, on toy models whose every random decision is enumerated.
 
 No chance is left: a law is the target's or it is not. Every rule is proven with every kind of draft, whole answers of
-the engine with every kind of parameter, and the wrong variants must fail the same proofs.
+the engine with every kind of draft and of parameter, and the wrong variants must fail the same proofs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from outrider.audit.certificate import Certificate, Claim, Control
 from outrider.audit.evidence import Equality
 from outrider.audit.provenance import versions
-from outrider.audit.toy_engine import PARAMETERS, answers_are_equal, law_of_answer
+from outrider.audit.toy_engine import CHAIN, CHOSEN, PARAMETERS, TREE, answers_are_equal, law_of_answer
 from outrider.audit.toy_laws import PAIRS
 from outrider.audit.wrong_variants import MUTANTS
 from outrider.types import Coins, Probs, TreeDraft
@@ -38,6 +38,8 @@ from outrider.verification.exact import (
 )
 
 _RULES: dict[str, Rule] = {"token": verify_token, "block": verify_block, "point_mass": verify_point_mass}
+# Under either rule trees are verified as several candidates, and chosen tokens as point masses.
+_ANSWERS = (("token", CHAIN), ("block", CHAIN), ("token", TREE), ("token", CHOSEN))
 _TELLING = ("unlike", "four tokens")  # pairs on which the wrong variants are tried
 _ROUNDING = 1e-6  # of float32 logits, in whole answers of the engine
 Report = Callable[[str], None]
@@ -58,8 +60,9 @@ def audit_exact(*, command: str, now: str, report: Report = lambda _text: None) 
     report("proving trees: several candidates, drawn without replacement and chosen")
     evidence.append(_prove_trees("candidates drawn without replacement", _drawn))
     evidence.append(_prove_trees("candidates chosen without drawing", _likeliest))
-    report("proving whole answers of the engine, with every kind of parameter")
-    evidence += _prove_answers()
+    report("proving whole answers of the engine, with every kind of draft and of parameter")
+    answers = _prove_answers()
+    evidence += answers
     report(f"trying {len(MUTANTS)} wrong variants")
     controls = tuple(_try(name) for name in MUTANTS)
     return Certificate(
@@ -67,7 +70,7 @@ def audit_exact(*, command: str, now: str, report: Report = lambda _text: None) 
         created=now,
         command=command,
         subject={"engine": "Outrider, on toy models with 3 and 4 tokens"},
-        settings={"pairs of models": list(PAIRS), "parameters": list(PARAMETERS)},
+        settings={"enumerated": {one.name: list(PARAMETERS if one in answers else PAIRS) for one in evidence}},
         versions=versions(),
         claim=Claim(),
         evidence=tuple(evidence),
@@ -140,18 +143,18 @@ def _prove_trees(name: str, grow: Grow) -> Equality:
 
 
 def _prove_answers() -> list[Equality]:
-    """Compare the laws of whole answers, and seeded texts, with and without a draft."""
-    wrong: dict[str, list[str]] = {"token": [], "block": []}
+    """Compare the laws of whole answers, and seeded texts, with and without each kind of draft."""
+    wrong: dict[tuple[str, str], list[str]] = {kind: [] for kind in _ANSWERS}
     for name, params in PARAMETERS.items():
-        plain = law_of_answer(params, "token", is_drafting=False)
-        for rule, found in wrong.items():
-            if _apart(plain, law_of_answer(params, rule, is_drafting=True)) > _ROUNDING:
+        plain = law_of_answer(params, "token", None)
+        for (rule, draft), found in wrong.items():
+            if _apart(plain, law_of_answer(params, rule, draft)) > _ROUNDING:
                 found.append(name)
-    unequal = [name for name, params in PARAMETERS.items() if not answers_are_equal(params)]
-    return [
-        *(Equality(f"answers by {rule}", len(PARAMETERS), len(bad), tuple(bad)) for rule, bad in wrong.items()),
-        Equality("seeded answers by coupled, bit for bit", len(PARAMETERS), len(unequal), tuple(unequal)),
-    ]
+    proven = {f"answers by {rule}, of {draft}": bad for (rule, draft), bad in wrong.items()}
+    for draft in (CHAIN, TREE, CHOSEN):
+        bad = [name for name, params in PARAMETERS.items() if not answers_are_equal(params, draft)]
+        proven[f"seeded answers by coupled, bit for bit, of {draft}"] = bad
+    return [Equality(name, len(PARAMETERS), len(bad), tuple(bad)) for name, bad in proven.items()]
 
 
 def _apart(one: SequenceLaw, other: SequenceLaw) -> float:

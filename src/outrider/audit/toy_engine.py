@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 
 from outrider.backends.toy import HashLM, ToyBackend
+from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.engine.sequence import Request, Rule
 from outrider.engine.step import Stepper
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
-from outrider.types import Coins
+from outrider.types import Coins, Draft, Proposal, Verdict
 from outrider.verification.exact import SequenceLaw, outcomes
 
+CHAIN, TREE, CHOSEN = "a model's chains", "a model's trees", "chosen tokens"
 _VOCAB_SIZE = 3
 _PROMPT = (0, 1)
 _NUM_TOKENS = 4
+_DRAFT_TOKENS, _TREE_TOKENS = 2, 3
 _SEEDS = range(20)
 _BASE = SamplingParams(temperature=1.0, max_tokens=_NUM_TOKENS)
 PARAMETERS: dict[str, SamplingParams] = {
@@ -35,37 +38,34 @@ PARAMETERS: dict[str, SamplingParams] = {
     "logit_bias": replace(_BASE, logit_bias={1: 1.5}),
     "bad_words": replace(_BASE, bad_words=("ba",)),
     "allowed_token_ids": replace(_BASE, allowed_token_ids=(0, 2)),
-    "stop_token_ids, min_tokens": replace(_BASE, stop_token_ids=(2,), min_tokens=2),
+    "stop_token_ids and min_tokens": replace(_BASE, stop_token_ids=(2,), min_tokens=2),
 }
 
 
-def law_of_answer(params: SamplingParams, rule: Rule | str, *, is_drafting: bool) -> SequenceLaw:
-    """Return the law of a whole answer's tokens."""
+def law_of_answer(params: SamplingParams, rule: Rule | str, draft: str | None) -> SequenceLaw:
+    """Return the law of a whole answer's tokens, with drafts of a kind or None."""
 
     def one_answer(coins: Coins) -> tuple[int, ...]:
-        return _answer(params, rule, 0, is_drafting=is_drafting, coins=SameCoins(coins))
+        return _answer(params, rule, 0, draft, SameCoins(coins))
 
     return outcomes(one_answer)
 
 
-def answers_are_equal(params: SamplingParams) -> bool:
+def answers_are_equal(params: SamplingParams, draft: str) -> bool:
     """Return whether seeded answers by shared noise are the same with a draft and without, for some seeds."""
-    return all(
-        _answer(params, "coupled", seed, is_drafting=True) == _answer(params, "coupled", seed, is_drafting=False)
-        for seed in _SEEDS
-    )
+    return all(_answer(params, "coupled", seed, draft) == _answer(params, "coupled", seed, None) for seed in _SEEDS)
 
 
-def _answer(params: SamplingParams, rule: Any, seed: int, *, is_drafting: bool, coins: Any = None) -> tuple[int, ...]:
+def _answer(params: SamplingParams, rule: Any, seed: int, draft: str | None, coins: Any = None) -> tuple[int, ...]:
     target = HashLM(_VOCAB_SIZE, seed=5)
-    drafter = DraftModelDrafter(ToyBackend(HashLM(_VOCAB_SIZE, seed=9)), vocab_size=_VOCAB_SIZE, name="toy")
     stepper = Stepper(
         target=ToyBackend(target),
         vocab_size=_VOCAB_SIZE,
         eos_ids=frozenset(),
         detokenizer=Letters(),
-        drafter=drafter if is_drafting else None,
-        num_speculative_tokens=2 if is_drafting else 0,
+        drafter=None if draft is None else _drafter(draft),
+        num_speculative_tokens=0 if draft is None else _DRAFT_TOKENS,
+        max_tree_tokens=_TREE_TOKENS if draft == TREE else 0,
         rule=rule,
     )
     sequence = stepper.open(Request(0, _PROMPT, compile_params(params, Vocabulary(Letters(), _VOCAB_SIZE)), seed))
@@ -76,6 +76,30 @@ def _answer(params: SamplingParams, rule: Any, seed: int, *, is_drafting: bool, 
     if sequence.error is not None:
         raise sequence.error
     return tuple(sequence.token_ids[len(_PROMPT) :])
+
+
+def _drafter(kind: str) -> Drafter:
+    if kind == CHOSEN:
+        return _Chosen()
+    model = ToyBackend(HashLM(_VOCAB_SIZE, seed=9))
+    tree_size = _TREE_TOKENS if kind == TREE else 0
+    return DraftModelDrafter(model, vocab_size=_VOCAB_SIZE, name="toy", tree_size=tree_size)
+
+
+class _Chosen:
+    """Proposes the letters that follow the last one, without drawing."""
+
+    name = "chosen"
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        return [
+            Draft(tuple((one.context_ids[-1] + 1 + place) % _VOCAB_SIZE for place in range(one.max_tokens)), None)
+            for one in requests
+        ]
+
+    def observe(self, request_id: Hashable, result: Verdict) -> None: ...
+
+    def release(self, request_id: Hashable) -> None: ...
 
 
 class SameCoins:
