@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from toy_llm import toy_tokenizer
 from toy_pairs import WISH, audit, toy_draft
 
 from outrider.audit.certificate import check
 from outrider.audit.completeness import missing
+from outrider.drafters.translated_backend import OwnTokensBackend
 from outrider.errors import UsageError
 from outrider.sampling import SamplingParams
 
@@ -43,6 +45,16 @@ def test_the_engine_passes_and_its_wrong_variant_does_not(draft, options):
 
 def test_a_cascade_of_a_model_and_lookups_passes():
     assert audit([toy_draft(), "ngram"], rule="token").judge().verdict == "pass"
+
+
+def test_a_draft_of_another_vocabulary_passes_token_by_token_where_there_is_a_penalty(monkeypatch):
+    monkeypatch.setattr(OwnTokensBackend, "forward", None)  # to write text would end the drafts, and void the audit
+    draft = replace(toy_draft(), tokenizer=toy_tokenizer(swapped=True))
+    certificate = audit([draft], rule="token", params=SamplingParams(temperature=1.0, presence_penalty=0.5))
+    assert (certificate.judge().verdict, found(certificate)) == ("pass", [])
+    assert certificate.controls[0].has_failed(certificate.claim.level)
+    assert missing(certificate) == []
+    assert certificate.settings["params"]["presence_penalty"] == 0.5
 
 
 def test_too_few_draws_are_void_or_inconclusive_never_a_pass():
