@@ -46,7 +46,10 @@ def test_a_limit_that_is_too_low_concludes_nothing(outrider, urls, prompts):
     base = ("--base-url", urls["right"], "--baseline-url", urls["plain"], "--prompts", prompts, "--max-requests", "20")
     status, stdout, _ = outrider("audit", "endpoint", *base, *SMALL)
     assert status == 1
-    assert json.loads(stdout)["verdict"] == "inconclusive"
+    document = json.loads(stdout)
+    assert document["verdict"] == "inconclusive"
+    assert "the 20 requests allowed are used up; raise --max-requests" in document["reason"]
+    assert document["subject"]["requests"] == 20
 
 
 def test_a_model_file_stands_in_for_a_baseline(outrider, models, tmp_path):

@@ -92,9 +92,10 @@ class EndpointAudit:
             self._clients = stack.pop_all()
         if not plan.prompts:
             plan = replace(plan, prompts=CHATS if is_chat else COMPLETIONS)
-        self.plan = plan.within(_NO_LIMIT if max_requests is None else max_requests, self.num_drawing)
-        limit = self.plan.requests(self.num_drawing) * 6 // 5 if max_requests is None else max_requests
-        self.meter.max_requests = self.meter.requests + limit
+        sent = self.meter.requests  # to connect
+        self.plan = plan.within(_NO_LIMIT if max_requests is None else max_requests - sent, self.num_drawing)
+        likely = sent + self.plan.requests(self.num_drawing) * 6 // 5
+        self.meter.max_requests = likely if max_requests is None else max_requests
 
     @property
     def num_drawing(self) -> int:
