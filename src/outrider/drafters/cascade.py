@@ -19,7 +19,7 @@ from math import prod
 from outrider.backends.metered import Pass
 from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
-from outrider.drafters.experience import AnswerLengths, Memory, Record, Standing
+from outrider.drafters.experience import AnswerLengths, Credit, Memory, Record, Standing
 from outrider.drafters.gain import PassCosts, choose_length
 from outrider.drafters.running_costs import RunningCosts
 from outrider.drafters.turn import (
@@ -111,6 +111,7 @@ class CascadeDrafter:
         self._models = list(self._running)
         self._memories: dict[Hashable, Memory] = {}
         self._experience = [_expected(member.chance) for member in members]
+        self._waited = [0.0] * len(members)  # by requests that have ended; the next one takes it over
         self._lengths = AnswerLengths()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
@@ -146,7 +147,7 @@ class CascadeDrafter:
         if memory is None or memory.used is None:
             return
         standing = memory.standings[memory.used]
-        standing.credit.settle(result.num_accepted * memory.plain - memory.added)
+        standing.credit.settle(result.num_accepted * memory.plain, memory.added, is_probe=memory.is_probe)
         if memory.next_id is not None and result.num_accepted > memory.num_own:
             result = VerificationResult(memory.num_own, memory.next_id, Outcome.BONUS)
         num_accepted = sum(node < memory.num_own for node in result.path)
@@ -160,6 +161,8 @@ class CascadeDrafter:
         memory = self._memories.pop(request_id, None)
         if memory is not None:
             self._lengths.observe(memory.length - memory.start)
+            for number, standing in enumerate(memory.standings):
+                self._waited[number] += standing.credit.waited
         for member in self.members:
             member.drafter.release(request_id)
 
@@ -177,7 +180,12 @@ class CascadeDrafter:
         length = len(request.context_ids)
         memory = self._memories.get(request.request_id)
         if memory is None:
-            memory = Memory(length, length, [Standing(record.worth(_PRIOR_ROUNDS)) for record in self._experience])
+            standings = [
+                Standing(record.worth(_PRIOR_ROUNDS), Credit(waited=waited))
+                for record, waited in zip(self._experience, self._waited, strict=True)
+            ]
+            self._waited = [0.0] * len(standings)
+            memory = Memory(length, length, standings)
             if request.drafter is not None:
                 names = [member.drafter.name for member in self.members]
                 memory.dropped |= {number for number, name in enumerate(names) if name != request.drafter}
@@ -266,9 +274,9 @@ class CascadeDrafter:
             if gain > best and self._repays(turn, number, gain - turn.gain, accepted, reading):
                 turn.chosen, turn.limit, turn.token_cost, best = number, limit, token_cost, gain
                 turn.is_probe = False
-            elif gain <= 0 and turn.chosen is None:
-                probe = token_cost + self._added(turn, 1) + reading
-                if turn.memory.standings[number].credit.may_probe(probe):
+            elif turn.chosen is None:
+                probe = token_cost + self._added(turn, 1)
+                if turn.memory.standings[number].credit.may_probe(probe, reading):
                     turn.chosen, turn.limit, turn.token_cost, turn.is_probe = number, 1, token_cost, True
 
     def _expect(self, turn: Turn, number: int, token_cost: float) -> tuple[int, float, float]:
@@ -333,7 +341,7 @@ class CascadeDrafter:
             else:
                 if not (isinstance(turn.draft, Draft) and turn.draft.is_reading):
                     memory.standings[turn.chosen].record.observe(1, 0, 0)
-                    memory.standings[turn.chosen].credit.settle(-drafting)
+                    memory.standings[turn.chosen].credit.settle(0.0, drafting)
                 turn.problem = turn.problem or turn.draft.problem
                 turn.chosen = turn.offered_by
         if turn.chosen == turn.offered_by:
@@ -341,6 +349,7 @@ class CascadeDrafter:
         count = len(turn.draft)
         memory.num_passes = num_passes(turn.draft)
         memory.used, memory.num_own, memory.next_id = turn.chosen, count, None
+        memory.is_probe = turn.is_probe and turn.chosen in self._models
         memory.added = self._added(turn, count) + drafting
         memory.cost = memory.plain + memory.added
 

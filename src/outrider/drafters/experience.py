@@ -62,21 +62,30 @@ class Credit:
     """
 
     balance: float = TRIAL
-    waited: float = 0.0
+    waited: float = (
+        0.0  # in plain decoding since it was last tried, in this answer and those before that did not try it
+    )
 
     def wait(self, cost: float) -> None:
         """Count a round by what it would have cost in plain decoding."""
         self.balance = min(self.balance + SHARE * cost, MOST_CREDIT)
         self.waited += cost
 
-    def settle(self, gained: float) -> None:
-        """Count what a draft gained: what its tokens would have cost in plain decoding, less its own cost."""
-        self.balance = min(self.balance + gained, MOST_CREDIT)
-        self.waited = 0.0
+    def settle(self, brought: float, cost: float, *, is_probe: bool = False) -> None:
+        """Count what became of a draft.
 
-    def may_probe(self, cost: float) -> bool:
-        """Whether a drafter that promises nothing may be tried all the same: seldom."""
-        return cost <= min(self.balance, SHARE * self.waited)
+        Args:
+            brought: What its tokens would have cost in plain decoding.
+            cost: Its own.
+            is_probe: Whether it promised nothing. If it came true all the same, what it brought may be spent on the
+                next one at once: of a row of them only the last can be lost.
+        """
+        self.balance = min(self.balance + brought - cost, MOST_CREDIT)
+        self.waited = brought / SHARE if is_probe else 0.0
+
+    def may_probe(self, cost: float, reading: float) -> bool:
+        """Whether a drafter that promises nothing may be tried all the same, seldom: for its cost and its reading."""
+        return cost <= self.balance and cost + reading <= SHARE * self.waited
 
 
 @dataclass(slots=True)
@@ -127,6 +136,7 @@ class Memory:
         plain: What plain decoding of one token costs in the round.
         cost: Of the last round, the share of this request.
         used: Whose draft it had, or None; ``added`` is what that draft cost.
+        is_probe: Whether that draft promised nothing.
         num_passes: How many passes its model made for it.
         num_own: How many of its tokens were theirs; the others are a continuation.
         next_id: The first of those, if there are any.
@@ -141,6 +151,7 @@ class Memory:
     plain: float = 1.0
     cost: float = 1.0
     used: int | None = None
+    is_probe: bool = False
     added: float = 0.0
     num_passes: int = 0
     num_own: int = 0
