@@ -214,7 +214,7 @@ def test_without_keys_other_sites_cannot_come_by_a_name_of_their_own():
 def test_too_many_requests_are_told_when_to_come_back():
     async def inside():
         async with asking(toy_llm(max_length=100_000), max_sequences=1, max_waiting=1) as client:
-            first = asyncio.create_task(client.chat(max_tokens=500, ignore_eos=True))
+            first = asyncio.create_task(client.chat(max_tokens=5_000, ignore_eos=True))
             second = asyncio.create_task(client.chat(max_tokens=1))
             while client.service.engine.num_open < 2:
                 await asyncio.sleep(0)
