@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.backends.metered import Pass
 from outrider.drafters.base import DraftRequest
 from outrider.drafters.cascade import CascadeDrafter, Member
 from outrider.drafters.experience import SHARE, TRIAL, AnswerLengths, Credit, Record
@@ -126,6 +127,22 @@ def test_a_model_that_was_useless_in_other_answers_is_tried_again_for_little_and
     assert sum(lost for _, lost, _ in useless) < 0.01 * sum(plain for _, _, plain in useless)
     assert any(tried for tried, _, _ in useless)
     assert min(drafted for drafted, _, _ in [answer(12) for _ in range(20)][12:]) >= 25
+
+
+def test_a_machine_that_got_faster_while_nobody_drafted_does_not_make_drafts_look_dear():
+    def drafted(speedup):
+        passes = []
+        members = [Member(Endless("model"), MODEL, passes=[])]
+        cascade = CascadeDrafter(members, vocab_size=9, costs=COSTS, passes=passes)
+        for number in range(100):
+            cascade.propose([DraftRequest("other", [1] * (3 + number), 0, None, None)])
+            passes.append(Pass("target", ((1, 0),), COSTS.at(1) / speedup, 1))
+        cascade.release("other")
+        run = Run(cascade)
+        return [run.round(2) for _ in range(40)]
+
+    assert drafted(2.0) == drafted(1.0)
+    assert sum(drafted(2.0)) > 60
 
 
 def ask(cascade, count, rounds=4):

@@ -40,14 +40,54 @@ def test_a_few_outliers_change_nothing_and_five_passes_in_a_row_are_believed():
     assert after(*steady, *[timed(1, 1.4)] * 5).at(1) == pytest.approx(1.4)
 
 
-def test_what_is_not_seen_leans_a_little_on_what_is():
-    now = after(*[timed(1, 2.0)] * 9)
-    assert now.at(8) == pytest.approx(max(1.2 * 2.0**0.25, 2.0 * 1.07))  # but costs no less than one row
-    now = after(*[timed(8, 2.0)] * 9)
-    assert now.at(1) == pytest.approx(2.0**0.25)
-    # What was seen long ago is half forgotten, too.
-    now = after(*[timed(8, 2.0)] * 9, *[timed(1, 1.0)] * 80)
-    assert now.at(8) == pytest.approx(1.2 * 2.0**0.75)
+class Rounds:
+    """A model whose passes are noted, one in a round."""
+
+    def __init__(self, guide=None):
+        self.passes = []
+        self.costs = RunningCosts(MEASURED, self.passes, guide)
+
+    def make(self, *passes):
+        for one in passes:
+            self.passes.append(one)
+            self.costs.update()
+        return self.costs.now
+
+
+def test_what_is_not_seen_becomes_as_much_cheaper_as_what_is_but_not_dearer():
+    assert Rounds().make(*[timed(1, 0.7)] * 9).at(8) == pytest.approx(1.2 * 0.7)
+    assert Rounds().make(*[timed(8, 0.7)] * 9).at(1) == pytest.approx(0.7)
+    assert Rounds().make(*[timed(1, 1.1)] * 9).at(8) == pytest.approx(1.2)
+    assert Rounds().make(*[timed(1, 2.0)] * 9).at(8) == pytest.approx(2.0 * 1.07)  # no less than one row
+
+
+def test_what_was_seen_stays_until_the_machine_changes_however_long_ago():
+    model = Rounds()
+    model.make(*[timed(1, 0.7), timed(8, 1.0)] * 9)
+    assert model.make(*[timed(1, 0.7)] * 200).at(8) == pytest.approx(1.2)
+    assert model.make(*[timed(1, 0.9)] * 9).at(8) == pytest.approx(1.2)
+    assert model.make(*[timed(1, 0.35)] * 9).at(8) == pytest.approx(0.6)
+
+
+def test_what_is_seen_again_counts_from_what_was_supposed():
+    model = Rounds()
+    model.make(*[timed(8, 1.0)] * 9)
+    assert model.make(*[timed(1, 0.5)] * 80, timed(8, 0.9)).at(8) == pytest.approx(0.6)
+    assert model.make(*[timed(8, 0.9)] * 2).at(8) == pytest.approx(1.2 * 0.7)  # of three and three
+    assert model.make(timed(8, 0.9)).at(8) == pytest.approx(1.2 * 0.9)
+
+
+def test_an_idle_draft_model_becomes_as_much_cheaper_as_the_target():
+    target = Rounds()
+    draft = Rounds(target.costs)
+    assert target.make(*[timed(1, 0.7)] * 9).at(1) == pytest.approx(draft.costs.now.at(1)) == pytest.approx(0.7)
+    draft.make(*[timed(1, 0.9)] * 9)
+    for _ in range(100):  # idle rounds
+        target.make(timed(1, 0.7))
+        draft.costs.update()
+    assert draft.costs.now.at(1) == pytest.approx(0.9)
+    assert target.make(*[timed(1, 0.35)] * 9).at(1) == pytest.approx(0.35)
+    assert draft.costs.now.at(1) == pytest.approx(0.45)
 
 
 def test_passes_of_several_sequences_are_foreseen_as_a_whole():

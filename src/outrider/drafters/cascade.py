@@ -102,7 +102,7 @@ class CascadeDrafter:
         self._vocab_size = vocab_size
         self._target = RunningCosts(costs or PassCosts(), passes)
         self._running = {
-            number: RunningCosts(member.costs, member.passes)
+            number: RunningCosts(member.costs, member.passes, self._target)
             for number, member in enumerate(members)
             if member.costs is not None
         }
@@ -168,8 +168,9 @@ class CascadeDrafter:
 
     def _reckon(self) -> None:
         """Reckon in passes of one row of the target, as they are now."""
-        unit = self._target.now.at(1)
-        self._costs = self._target.now.in_units_of(unit)
+        costs = self._target.now
+        unit = costs.at(1)
+        self._costs = costs.in_units_of(unit)
         self._model_costs = {number: running.now.in_units_of(unit) for number, running in self._running.items()}
         for member in self.members:
             if member.hear_costs is not None:

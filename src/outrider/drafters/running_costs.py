@@ -15,72 +15,110 @@ from outrider.backends.metered import Pass
 from outrider.drafters.gain import PassCosts, rising
 
 # Of each number of rows the median of so many of the last passes counts, so that a pass that the machine disturbed does
-# not; at first so many of them are as measured.
-_WINDOW, _AS_MEASURED = 9, 3
-# What was not seen in so many passes leans on what was: by this share of the difference only, in logarithms, since a
-# pass of one row is bound by memory and one of many by arithmetic, and each slows down for reasons of its own.
-_FRESH, _LEAN = 64, 0.25
+# not; at first so many of them are as measured, or as supposed.
+_WINDOW, _SUPPOSED = 9, 3
+_FRESH = 64  # what was not seen in so many rounds is only supposed to cost what it did
 # Passes over more rows than this read a text and are measured without logits, those over fewer with one for each row.
 _MOST_WITH_LOGITS = 64
 _MOST = 50.0  # times as long as was measured, or as short: more says something about the clock
 
 
 @dataclass(slots=True)
-class _Ratios:
-    """How long the last passes over about so many rows took, by what was measured."""
+class _Kind:
+    """Passes over about so many rows.
 
-    last: deque[float] = field(default_factory=lambda: deque([1.0] * _AS_MEASURED, maxlen=_WINDOW))
+    Attributes:
+        ratios: How long the last of them took, by what was measured.
+        seen_at: In which round.
+        beside: What the ratios of the guide were then.
+    """
+
+    beside: tuple[float, ...]
+    ratios: deque[float] = field(default_factory=lambda: _start(1.0))
     seen_at: float = -inf
 
 
 class RunningCosts:
     """The costs of one model.
 
+    What was not seen for long is supposed to have become as much cheaper as what is seen has since, but never dearer:
+    it is seen again only if it is tried, so the error that mends itself is to hold it too cheap. A machine that became
+    faster since a draft was tried last would otherwise make drafts look dear for good.
+
     Args:
         measured: In seconds if there are passes, or in any one unit.
         passes: Where passes are noted as they are made, to be taken out here. None if nobody does.
+        guide: Those of the model that makes a pass in every round, updated before; by default these.
+
+    Attributes:
+        ratios: How long passes took when they were last seen, by what was measured, for each of its points.
     """
 
-    def __init__(self, measured: PassCosts, passes: MutableSequence[Pass] | None = None) -> None:
-        self.now = measured
+    def __init__(
+        self, measured: PassCosts, passes: MutableSequence[Pass] | None = None, guide: RunningCosts | None = None
+    ) -> None:
         self._measured = measured
         self._passes = passes
-        self._ratios = [_Ratios() for _ in measured.points]
-        self._num_seen = 0
+        self._guide = guide or self
+        self._num_rounds = 0
+        self.ratios = (1.0,) * len(measured.points)
+        self._kinds = [_Kind(self._guide.ratios) for _ in measured.points]
+
+    @property
+    def now(self) -> PassCosts:
+        """What passes cost."""
+        if self._passes is None:
+            return self._measured
+        ratios = [self._supposed(place) for place in range(len(self._kinds))]
+        points = [(rows, cost * ratio) for (rows, cost), ratio in zip(self._measured.points, ratios, strict=True)]
+        slopes = (self._measured.per_context * ratios[0], self._measured.per_row_context * ratios[0])
+        return PassCosts(rising(points), *slopes)
 
     def update(self) -> bool:
-        """Take the passes made since the last time; return whether that changed what they cost."""
-        if not self._passes:
-            return False
-        before = self._num_seen
-        for one in self._passes:
-            self._observe(one)
-        self._passes.clear()
-        if self._num_seen > before:
-            self.now = self._corrected()
-        return self._num_seen > before
+        """Take the passes made in a round; return whether that changed what they cost."""
+        self._num_rounds += 1
+        seen = {place for one in self._passes or () if (place := self._observe(one)) is not None}
+        if self._passes:
+            self._passes.clear()
+        if seen:
+            self.ratios = tuple(median(kind.ratios) for kind in self._kinds)
+        for place in seen:
+            self._kinds[place].beside = self._guide.ratios
+        return bool(seen)
 
-    def _observe(self, one: Pass) -> None:
-        """Take note of a pass, unless it is of a kind that was not measured, such as one that also reads a prompt."""
+    def freshest(self, rows: int) -> int | None:
+        """Return which of the points seen lately is nearest to so many rows."""
+        fresh = [place for place in range(len(self._kinds)) if self._is_fresh(place)]
+        return min(fresh, key=lambda place: _apart(self._measured.points[place][0], rows), default=None)
+
+    def _is_fresh(self, place: int) -> bool:
+        return self._num_rounds - self._kinds[place].seen_at < _FRESH
+
+    def _supposed(self, place: int) -> float:
+        """Return the ratio of a point, whether or not it was seen lately."""
+        near = None if self._is_fresh(place) else self._guide.freshest(self._measured.points[place][0])
+        if near is None:
+            return self.ratios[place]
+        return self.ratios[place] * min(1.0, self._guide.ratios[near] / self._kinds[place].beside[near])
+
+    def _observe(self, one: Pass) -> int | None:
+        """Take note of a pass, and return at which point; None of a kind not measured, such as one that also reads."""
         rows = one.rows
         is_known = one.num_logits == rows if rows <= _MOST_WITH_LOGITS else one.num_logits <= len(one.batch)
-        expected = self._measured.of(one.batch)
         if not is_known or rows > self._measured.points[-1][0] or not 0 < one.seconds < inf:
-            return
-        self._num_seen += 1
-        nearest = min(self._measured.points, key=lambda point: max(point[0], rows) / min(point[0], rows))
-        ratios = self._ratios[self._measured.points.index(nearest)]
-        ratios.last.append(min(max(one.seconds / expected, 1 / _MOST), _MOST))
-        ratios.seen_at = self._num_seen
+            return None
+        place = min(range(len(self._kinds)), key=lambda place: _apart(self._measured.points[place][0], rows))
+        kind = self._kinds[place]
+        if not self._is_fresh(place):
+            kind.ratios = _start(self._supposed(place))
+        kind.ratios.append(min(max(one.seconds / self._measured.of(one.batch), 1 / _MOST), _MOST))
+        kind.seen_at = self._num_rounds
+        return place
 
-    def _corrected(self) -> PassCosts:
-        own = [median(ratios.last) for ratios in self._ratios]
-        fresh = [place for place, one in enumerate(self._ratios) if self._num_seen - one.seen_at < _FRESH]
-        points: list[tuple[int, float]] = []
-        for place, (rows, cost) in enumerate(self._measured.points):
-            near = min(fresh, key=lambda other: abs(other - place))
-            ratio = own[place] if near == place else own[place] ** (1 - _LEAN) * own[near] ** _LEAN
-            points.append((rows, cost * ratio))
-        slower = points[0][1] / self._measured.points[0][1]
-        slopes = (self._measured.per_context * slower, self._measured.per_row_context * slower)
-        return PassCosts(rising(points), *slopes)
+
+def _start(ratio: float) -> deque[float]:
+    return deque([ratio] * _SUPPOSED, maxlen=_WINDOW)
+
+
+def _apart(rows: int, others: int) -> float:
+    return max(rows, others) / min(rows, others)
