@@ -20,7 +20,8 @@ from pathlib import Path
 from benchmarks.provenance import add_output_arguments, hand_in
 from benchmarks.recording import Proposed, Recorded, read_recording
 from outrider.drafters.base import Drafter, DraftRequest
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.types import Draft, Outcome, Verdict, VerificationResult

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from outrider.drafters.base import DraftRequest
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.errors import UsageError

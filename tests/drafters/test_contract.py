@@ -7,7 +7,8 @@ import pytest
 from engine_fakes import PlannedDrafter
 
 from outrider.backends.toy import HashLM, ToyBackend
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.contract import check_drafter
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts

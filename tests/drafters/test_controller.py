@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from outrider.backends.metered import Pass
 from outrider.drafters.base import DraftRequest
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.experience import SHARE, TRIAL, AnswerLengths, Credit, Record
 from outrider.drafters.gain import PassCosts
 from outrider.types import Draft, Outcome, VerificationResult

@@ -12,7 +12,8 @@ from small_vocabularies import byte_level
 from test_law import SameCoins
 
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.contract import check_drafter
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts

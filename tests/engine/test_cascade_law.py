@@ -8,7 +8,8 @@ from test_law import NUM_TOKENS, PROMPT, TARGET, SameCoins, draft_model
 
 from outrider.backends.metered import Pass
 from outrider.backends.toy import HashLM, ToyBackend, exact_probs
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter

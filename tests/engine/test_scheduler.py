@@ -9,7 +9,8 @@ from engine_fakes import PlannedDrafter, compiled, make_stepper, result_of
 from outrider.backends.base import Rows
 from outrider.backends.prefill import PIECE
 from outrider.backends.toy import HashLM, ToyBackend
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter

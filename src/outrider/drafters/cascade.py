@@ -1,27 +1,22 @@
-"""The controller: who drafts for a request in a round, and how much, or nobody.
+"""The controller: asks those who are to draft in a round, joins what they propose, and learns what becomes of it.
 
-Whatever is looked up for nothing is looked at first. What costs passes of a model is asked only where its record
-promises more than that, and its draft goes on while the gain expected of one more token exceeds what that costs, in
-drafting and in the pass that checks it, which it shares with all requests of the round. What it proposes may be
-continued by what is looked up. No drafter may lose more of a request than its credit (:mod:`.experience`), whatever
-becomes of its drafts. Whom to ask, and for how much, is decided before anything is drawn, from the context, from
-tokens that were chosen, and from past rounds: no drawn token decides whether it is verified, or by which rule. For
-greedy and coupled requests the output depends on none of it. No clock is read: what passes cost is given.
+Who drafts for a request, and how much, or nobody, is :mod:`.choosing`'s to say, before anything is drawn: no drawn
+token decides whether it is verified, or by which rule. What a model proposes may be continued by what is looked up. For
+greedy and coupled requests the output depends on none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, MutableSequence, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from math import prod
 
 from outrider.backends.metered import Pass
-from outrider.drafters.base import Drafter, DraftRequest
+from outrider.drafters.base import DraftRequest
 from outrider.drafters.check import checked
-from outrider.drafters.experience import AnswerLengths, Credit, Memory, Record, Standing
+from outrider.drafters.choosing import Chooser, Member
+from outrider.drafters.experience import Credit, Memory, Record, Standing
 from outrider.drafters.gain import PassCosts, choose_length
-from outrider.drafters.running_costs import RunningCosts
 from outrider.drafters.turn import (
     Turn,
     chances,
@@ -43,30 +38,6 @@ from outrider.types import Draft, Outcome, Proposal, Verdict, VerificationResult
 _PRIOR_DRAFTED, _PRIOR_ACCEPTED = 3.5, 2.0
 _LONG_ROUNDS, _PRIOR_ROUNDS = 10.0, 3.0
 _LONG_MEMORY = 0.99  # what a round counts for in other requests, one round later
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A drafter of a cascade.
-
-    Attributes:
-        drafter: The cascade is its only user.
-        costs: Of its model's passes, in the unit of the target's. None for what is looked up: it is asked in every
-            round, and must choose its tokens without drawing.
-        max_tokens: The most tokens to ask it for.
-        chance: How often its first choice is the target's, by a first impression; None if there is none.
-        problem: What was wrong with it then. It is not asked, and drafts say why.
-        passes: Where those of its model are noted, which correct their costs; costs are in seconds then.
-        hear_costs: To be told what the target's passes cost, by one of one row, whenever that changes.
-    """
-
-    drafter: Drafter
-    costs: PassCosts | None = None
-    max_tokens: int = 64
-    chance: float | None = None
-    problem: str | None = None
-    passes: MutableSequence[Pass] | None = None
-    hear_costs: Callable[[PassCosts], None] | None = None
 
 
 class CascadeDrafter:
@@ -100,45 +71,35 @@ class CascadeDrafter:
         self.members = tuple(members)
         self.name = " + ".join(member.drafter.name for member in members)
         self._vocab_size = vocab_size
-        self._target = RunningCosts(costs or PassCosts(), passes)
-        self._running = {
-            number: RunningCosts(member.costs, member.passes, self._target)
-            for number, member in enumerate(members)
-            if member.costs is not None
-        }
-        self._reckon()
-        self._lookups = [number for number, member in enumerate(members) if member.costs is None]
-        self._models = list(self._running)
+        self._chooser = Chooser(self.members, costs, passes)
         self._memories: dict[Hashable, Memory] = {}
         self._experience = [_expected(member.chance) for member in members]
         self._waited = [0.0] * len(members)  # by requests that have ended; the next one takes it over
-        self._lengths = AnswerLengths()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Each member is asked for all its requests at once."""
-        # What passes took since the last round; those of this one have no say in it.
-        has_changed = [running.update() for running in (self._target, *self._running.values())]
-        if any(has_changed):
-            self._reckon()
+        chooser = self._chooser
+        chooser.update()
         turns = [Turn(request, self._memory(request)) for request in requests]
-        self._weigh(turns)
-        for number in self._lookups:
+        chooser.weigh(turns)
+        for number in chooser.lookups:
             for turn, draft in self._ask(number, turns, lambda turn: turn.request):
-                self._take_offer(turn, number, draft)
+                self._offer(turn, number, draft)
         for turn in turns:
-            self._choose(turn, turns)
+            chooser.choose(turn, turns)
         if len(turns) > 1:
-            share(turns, self._costs)
-        for number in self._models:
-            for turn, draft in self._ask(number, [turn for turn in turns if turn.chosen == number], self._own_request):
+            share(turns, chooser.costs)
+        for number in chooser.models:
+            chosen = [turn for turn in turns if turn.chosen == number]
+            for turn, draft in self._ask(number, chosen, partial(chooser.request, number)):
                 turn.draft = draft
         for turn in turns:
             self._settle(turn)
-        for number in self._lookups:
+        for number in chooser.lookups:
             for turn, draft in self._ask(number, [turn for turn in turns if may_grow(turn)], continuation):
                 self._continue(turn, number, draft)
         if len(turns) > 1:
-            charge(turns, self._costs)
+            charge(turns, chooser.costs)
         return [finished(turn) for turn in turns]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
@@ -160,21 +121,11 @@ class CascadeDrafter:
         """Forget a request, but for how long its answer was."""
         memory = self._memories.pop(request_id, None)
         if memory is not None:
-            self._lengths.observe(memory.length - memory.start)
+            self._chooser.lengths.observe(memory.length - memory.start)
             for number, standing in enumerate(memory.standings):
                 self._waited[number] += standing.credit.waited
         for member in self.members:
             member.drafter.release(request_id)
-
-    def _reckon(self) -> None:
-        """Reckon in passes of one row of the target, as they are now."""
-        costs = self._target.now
-        unit = costs.at(1)
-        self._costs = costs.in_units_of(unit)
-        self._model_costs = {number: running.now.in_units_of(unit) for number, running in self._running.items()}
-        for member in self.members:
-            if member.hear_costs is not None:
-                member.hear_costs(self._costs)
 
     def _memory(self, request: DraftRequest) -> Memory:
         """Return what is known of a request, the gain of its last round included."""
@@ -200,20 +151,6 @@ class CascadeDrafter:
             memory.length = length
         return memory
 
-    def _weigh(self, turns: Sequence[Turn]) -> None:
-        """Find what a unit of cost earns in this round, and how many rows its pass has before anybody drafts."""
-        memories = [turn.memory for turn in turns]
-        plain = self._costs.of([(1, memory.length) for memory in memories]) / len(memories)
-        earned = sum(memory.rate.tokens for memory in memories) / sum(memory.rate.cost for memory in memories)
-        for turn in turns:
-            turn.memory.plain, turn.rate = plain, max(1 / plain, earned)
-            turn.num_before = turns[0].request.num_other_rows + len(turns) - 1
-
-    def _added(self, turn: Turn, count: int) -> float:
-        """Return what so many draft tokens add to the round's pass."""
-        costs, before = self._costs, 1 + turn.num_before
-        return costs.at(before + count) - costs.at(before) + costs.per_row_context * turn.memory.length * count
-
     def _ask(
         self, number: int, turns: Iterable[Turn], request_of: Callable[[Turn], DraftRequest]
     ) -> list[tuple[Turn, Proposal]]:
@@ -236,106 +173,18 @@ class CascadeDrafter:
             return []
         return list(zip(asked, drafts, strict=True))
 
-    def _take_offer(self, turn: Turn, number: int, draft: Proposal) -> None:
-        """Note what was looked up, as long as it pays, if it beats what was looked up before."""
-        if not isinstance(draft, Draft) or draft.probs is not None:
-            turn.memory.dropped.add(number)
-            turn.problem = f"{self.members[number].drafter.name} was dropped: what costs nothing may not draw or branch"
+    def _offer(self, turn: Turn, number: int, draft: Proposal) -> None:
+        """Have what was looked up considered, if it is what costs nothing may propose."""
+        if isinstance(draft, Draft) and draft.probs is None:
+            self._chooser.consider(turn, number, draft)
             return
-        standing = turn.memory.standings[number]
-        length, gain = choose_length(
-            chances(draft, standing.record),
-            self._costs,
-            turn.rate,
-            num_before=turn.num_before,
-            context=turn.memory.length,
-            budget=standing.credit.balance,
-        )
-        if gain > turn.gain:
-            turn.offer, turn.gain, turn.offered_by = (
-                named(cut(draft, length), self.members[number].drafter.name),
-                gain,
-                number,
-            )
-
-    def _choose(self, turn: Turn, turns: Sequence[Turn]) -> None:
-        """Choose who drafts: whoever looked something up, or a model by its record, seldom against it."""
-        turn.chosen, best = turn.offered_by, turn.gain
-        for number in self._models:
-            costs = self._model_costs[number]
-            turn.problem = turn.problem or self.members[number].problem
-            if number in turn.memory.dropped or self.members[number].problem is not None:
-                continue
-            sharing = sum(number not in other.memory.dropped for other in turns)
-            token_cost = costs.of([(1, turn.memory.length)] * sharing) / sharing
-            limit, accepted, gain = self._expect(turn, number, token_cost)
-            if limit == 0:
-                continue
-            reading = self._reading(turn, number, costs)
-            if gain > best and self._repays(turn, number, gain - turn.gain, accepted, reading):
-                turn.chosen, turn.limit, turn.token_cost, best = number, limit, token_cost, gain
-                turn.is_probe = False
-            elif turn.chosen is None:
-                probe = token_cost + self._added(turn, 1)
-                if turn.memory.standings[number].credit.may_probe(probe, reading):
-                    turn.chosen, turn.limit, turn.token_cost, turn.is_probe = number, 1, token_cost, True
-
-    def _expect(self, turn: Turn, number: int, token_cost: float) -> tuple[int, float, float]:
-        """Return how many tokens a model may draft, all of which may be lost, and what it brings and gains."""
-        standing = turn.memory.standings[number]
-        limit = min(self.members[number].max_tokens, turn.request.max_tokens)
-        while limit and token_cost * limit + self._added(turn, limit) > standing.credit.balance:
-            limit -= 1
-        record = standing.record
-        drafted, passes = record.drafted / record.rounds, record.passes / record.rounds
-        part = min(1.0, limit / max(passes, 1e-9))
-        cost = self._added(turn, round(part * drafted)) + token_cost * max(1.0, part * passes)
-        accepted = part * record.accepted / record.rounds
-        return limit, accepted, accepted - turn.rate * cost
-
-    def _reading(self, turn: Turn, number: int, costs: PassCosts) -> float:
-        """Return what it costs a model to read what it has not read, beyond the pass that it drafts with anyway."""
-        num_read = turn.memory.standings[number].num_read
-        return max(0.0, costs.reading(turn.memory.length - num_read, context=num_read) - costs.at(1, num_read))
-
-    def _repays(self, turn: Turn, number: int, edge: float, accepted: float, reading: float) -> bool:
-        """Whether it is time for a model to read what it has to.
-
-        It is once it has been missed for what reading costs, and promises to bring as much again in the rest of the
-        answer. So waiting and reading together cost at most twice what was best in hindsight: renting or buying.
-
-        Args:
-            turn: A request in a round.
-            number: The model's.
-            edge: What it promises in this round beyond what is looked up.
-            accepted: Tokens that it is expected to bring in a round.
-            reading: What it costs to read.
-        """
-        memory = turn.memory
-        standing = memory.standings[number]
-        if memory.has_grown:
-            standing.edge += max(0.0, edge)
-            standing.num_edges += 1
-        limit = turn.request.num_remaining
-        num_tokens = self._lengths.remaining(memory.length - memory.start, limit)
-        num_rounds = num_tokens / (1 + accepted)
-        price = turn.rate * reading
-        return standing.edge >= price and standing.edge / max(1, standing.num_edges) * num_rounds >= price
-
-    def _own_request(self, turn: Turn) -> DraftRequest:
-        """Return what the chosen model is asked for; from then on it has read the context."""
-        number = self._models[0] if turn.chosen is None else turn.chosen
-        standing = turn.memory.standings[number]
-        standing.num_read = turn.memory.length
-        chance = max(standing.record.chance, 1e-9)
-        added = [self._added(turn, count) for count in range(turn.limit + 1)]
-        least = [turn.rate * (turn.token_cost + more - less) / chance for less, more in pairwise(added)]
-        return replace(turn.request, max_tokens=turn.limit, least_chances=(0.0, *least[1:]))
+        turn.memory.dropped.add(number)
+        turn.problem = f"{self.members[number].drafter.name} was dropped: what costs nothing may not draw or branch"
 
     def _settle(self, turn: Turn) -> None:
         """Fall back on what was looked up where a model has nothing to propose, and note what the round costs."""
         memory, drafting = turn.memory, 0.0
-        if turn.chosen in self._models:
+        if turn.chosen in self._chooser.models:
             drafting = turn.token_cost * max(1, num_passes(turn.draft))
             if len(turn.draft):
                 turn.draft = named(turn.draft, self.members[turn.chosen].drafter.name)
@@ -350,8 +199,8 @@ class CascadeDrafter:
         count = len(turn.draft)
         memory.num_passes = num_passes(turn.draft)
         memory.used, memory.num_own, memory.next_id = turn.chosen, count, None
-        memory.is_probe = turn.is_probe and turn.chosen in self._models
-        memory.added = self._added(turn, count) + drafting
+        memory.is_probe = turn.is_probe and turn.chosen in self._chooser.models
+        memory.added = self._chooser.added(turn, count) + drafting
         memory.cost = memory.plain + memory.added
 
     def _continue(self, turn: Turn, number: int, more: Proposal) -> None:
@@ -364,7 +213,7 @@ class CascadeDrafter:
         survival = prod(chances(draft, standing.record))
         length, gain = choose_length(
             [survival * first, *others],
-            self._costs,
+            self._chooser.costs,
             turn.rate,
             num_before=turn.num_before + len(draft),
             context=memory.length,
@@ -373,9 +222,9 @@ class CascadeDrafter:
         if gain <= 0 or (length := min(length, len(more))) == 0:
             return
         memory.next_id = more.token_ids[0] if memory.next_id is None else memory.next_id
-        before = self._added(turn, len(draft))
+        before = self._chooser.added(turn, len(draft))
         turn.draft = joined(draft, named(cut(more, length), self.members[number].drafter.name))
-        memory.added += self._added(turn, len(turn.draft)) - before
+        memory.added += self._chooser.added(turn, len(turn.draft)) - before
         memory.cost = memory.plain + memory.added
 
 

@@ -12,7 +12,8 @@ from outrider.backends.base import Backend, Rows
 from outrider.backends.metered import Pass
 from outrider.backends.native import NativeBackend
 from outrider.drafters.base import Drafter, DraftRequest
-from outrider.drafters.cascade import CascadeDrafter, Member
+from outrider.drafters.cascade import CascadeDrafter
+from outrider.drafters.choosing import Member
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.store import TextStore
