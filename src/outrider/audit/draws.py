@@ -26,7 +26,7 @@ from outrider.engine.sequence import Request
 from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
 from outrider.sampling import CompiledParams, SamplingParams, TargetLaw, Vocabulary, compile_params
-from outrider.types import Outcome, Proposal, Verdict, VerificationResult
+from outrider.types import Outcome, Proposal, TreeDraft, Verdict, VerificationResult
 
 _NO_LOGITS = np.empty((1, 0), dtype=np.float32)
 
@@ -50,7 +50,7 @@ class Round:
 
     Attributes:
         start: How many tokens had been emitted since the prefix.
-        draft: What was proposed; may be empty.
+        draft: What was proposed; may be empty. Its laws, of a megabyte each, are kept in a draw's first round only.
         num_accepted: How much of it was accepted.
     """
 
@@ -76,10 +76,14 @@ class Draw:
 
 @dataclass(slots=True)
 class WatchedDrafter:
-    """A drafter whose proposals are written down, with what became of them; it is told nothing else."""
+    """A drafter whose last proposal for each request is written down; it is told nothing else.
+
+    Attributes:
+        drafts: By request: how many tokens the context had, and what was proposed.
+    """
 
     inner: Drafter
-    drafts: dict[Hashable, list[tuple[int, Proposal]]] = field(default_factory=dict)
+    drafts: dict[Hashable, tuple[int, Proposal]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -90,7 +94,7 @@ class WatchedDrafter:
         """See :class:`~outrider.drafters.base.Drafter`."""
         proposals = self.inner.propose(requests)
         for request, proposal in zip(requests, proposals, strict=True):
-            self.drafts.setdefault(request.request_id, []).append((len(request.context_ids), proposal))
+            self.drafts[request.request_id] = (len(request.context_ids), proposal)
         return proposals
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
@@ -124,7 +128,7 @@ class Drawing:
     num_tokens: int
     full_every: int
     seed: int
-    lanes: int = 96
+    lanes: int = 48
 
     def draw(self, prefix: Prefix, numbers: Sequence[int]) -> Iterator[Draw]:
         """Yield one draw for each number; the same number gives the same coins."""
@@ -174,9 +178,16 @@ class Drawing:
     def _round(self, answer: Answer, start: int) -> Round:
         """Return the round that has just been run: what it emitted but for its last token was accepted."""
         length = len(answer.request.prompt_ids) + 1 + start
-        drafts = self.watch.drafts.get(answer.request.request_id, ())
-        draft = next((one for at, one in reversed(drafts) if at == length), NO_DRAFT) if drafts else NO_DRAFT
-        return Round(start, draft if answer.is_drafting else NO_DRAFT, answer.num_output_tokens - 2 - start)
+        at, draft = self.watch.drafts.get(answer.request.request_id, (length, NO_DRAFT))
+        if at != length or not answer.is_drafting:
+            draft = NO_DRAFT
+        return Round(start, _without_laws(draft) if start else draft, answer.num_output_tokens - 2 - start)
+
+
+def _without_laws(draft: Proposal) -> Proposal:
+    if isinstance(draft, TreeDraft):
+        return replace(draft, probs=(None,) * len(draft.probs))
+    return replace(draft, probs=None)
 
 
 def params_of_draws(params: SamplingParams, num_tokens: int, vocabulary: Vocabulary) -> CompiledParams:

@@ -18,7 +18,7 @@ from outrider.backends.toy import TokenListBackend
 from outrider.types import Logits
 
 Prefix = tuple[int, ...]
-_MAX_BYTES = 1 << 30
+_MAX_BYTES = 2 << 30  # more rows than the draws that are made side by side ask for between being made and counted
 _BATCH = 32  # contexts of a plain pass
 _BRANCHES = 64  # caches of contexts that are kept, for those that follow them
 _LONGEST_TAIL = 48  # tokens worth feeding again rather than reading the whole of a new text

@@ -28,7 +28,7 @@ from outrider.engine.step import Stepper
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 from outrider.types import Probs, Weights
 
-_BLOCK = 1000  # draws between two looks of the sequential test
+BLOCK = 1000  # draws between two looks of the sequential test
 _DIRECT = 32  # draws at each place that run the model
 _NUM_TESTS = 28  # and two for each depth of a draft: more than there are, for the level at which a run stops early
 _PROBE = 1 << 32  # the number of a draw that is not counted; answers that places are chosen from have lower ones
@@ -193,9 +193,11 @@ class SamplingAudit:
     ) -> Tally:
         rng = np.random.default_rng([self._budget.seed, number])
         counter = Counter(laws, self._budget.num_tokens, num, order, rng)
-        while block := list(islice(draws, _BLOCK)):
-            for draw in block:
-                counter.add(draw)
+        # Each as soon as it is made: its draft holds laws of a megabyte, and rows that it asked for may be forgotten.
+        for draw in draws:
+            counter.add(draw)
+            if counter.tally.num % BLOCK and counter.tally.num < num:
+                continue
             counter.tally.checkpoint()
             if self._is_convinced([*before, counter.tally]):
                 break
