@@ -1,216 +1,133 @@
 """What the default budget of ``outrider audit pair`` finds: engines that are wrong by little where it draws.
 
-    python -m benchmarks.audit_power --runs 300 --out benchmarks/results/audit-power.json
+    python -m benchmarks.audit_power --faults all --rules token block --jobs 2 --out benchmarks/results/audit-power.json
+    python -m benchmarks.audit_power --distances 0 --rules token block --runs 10000 --jobs 2 --out ...
     python -m benchmarks.audit_power --model smollm2-135m --runs 3
 
 The engine is the real one with a verifier that is wrong in a share of its refusals, such that the law of the first
-token is off by a given total variation, on average over the places: worked out from the laws, not from draws.
+token is off by a given total variation, on average over the places: worked out from the laws, not from draws. At a
+distance of 0 it is right, and what is found are false alarms.
 
-On a toy pair of six tokens everything that a round can do is enumerated, by running the engine's own round once for
-each branch of its random decisions. Draws are then dealt from that law, much faster than the engine makes them, and are
-counted, and the audit stopped and judged, as any audit is. On a real model the engine draws.
+On a toy pair of six tokens (audit_toy.py) everything that a round can do is enumerated, by running the engine's own
+round once for each branch of its random decisions. Draws are then dealt from that law, much faster than the engine
+makes them (audit_dealing.py), and the audit is stopped and judged as any audit is. On a real model the engine draws.
 """
 
 from __future__ import annotations
 
 import argparse
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
 
+from benchmarks.audit_dealing import BulkCounter, Dealt, Rounds
+from benchmarks.audit_toy import DRAFT_TOKENS, FAULTS, PARAMS, VOCAB_SIZE, Toy, ToyRule, moved
 from benchmarks.provenance import add_output_arguments, hand_in
-from outrider.audit.cells import draws_of
+from outrider.audit.cells import DirectedOrder, PrefixLaws
 from outrider.audit.certificate import Certificate, Claim
 from outrider.audit.control import WrongStepper, wrong_variant
-from outrider.audit.draws import Draw, Drawing, Prefix, Round, WatchedDrafter, params_of_draws, say
+from outrider.audit.draws import Prefix, WatchedDrafter
 from outrider.audit.evidence import Equality
 from outrider.audit.memory import CheckedBackend, RememberedBackend
 from outrider.audit.pair import GREEDY, SEEDED, Wish, encode, load_wished, remembering_drafter
-from outrider.audit.sampled import Budget, Pair, SamplingAudit, sampling_evidence
+from outrider.audit.sampled import BLOCK, Budget, Pair, SamplingAudit, sampling_evidence
 from outrider.audit.state import Progress
-from outrider.audit.tally import joint_name
+from outrider.audit.tally import Tally, joint_name
 from outrider.audit.texts import PROMPTS
-from outrider.audit.toy_engine import Letters, SameCoins
-from outrider.backends.toy import TableLM, ToyBackend
+from outrider.audit.toy_engine import Letters
 from outrider.drafters.compression import DraftOptions
-from outrider.drafters.draft_model import DraftModelDrafter
-from outrider.engine.drafting import NO_DRAFT
 from outrider.engine.loading import Model, resolve_quietly
-from outrider.engine.sequence import Request
-from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
-from outrider.sampling import SamplingParams, TargetLaw, Vocabulary
-from outrider.types import Coins, Proposal
-from outrider.verification.exact import outcomes
+from outrider.types import Probs
 
-VOCAB_SIZE, DRAFT_TOKENS = 6, 2
-PARAMS = SamplingParams(temperature=1.0)
 _SAME = 24  # texts and rows that were compared, and are the same
-Outcome = tuple[Proposal, tuple[int, ...]]  # what was drafted, and what was emitted
+_LEVELS = (1e-1, 1e-2, 1e-3, 1e-4)
 
 
-class AcceptsRefused(WrongStepper):
-    """Says the token that it refused."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an audit came to.
 
-    def _instead(self, draft: Proposal, law: TargetLaw, row: int, coins: Coins) -> int:  # noqa: ARG002
-        return draft.token_ids[row]
-
-
-class TakesRowBehind(WrongStepper):
-    """Draws what replaces a refused token from the law after that token."""
-
-    def _instead(self, draft: Proposal, law: TargetLaw, row: int, coins: Coins) -> int:  # noqa: ARG002
-        return coins.draw(law.probs[row + 1])
-
-
-FAULTS: dict[str, type[WrongStepper]] = {
-    "draws from the whole law of the target": WrongStepper,
-    "says the token that it refused": AcceptsRefused,
-    "draws from the row behind": TakesRowBehind,
-}
-
-
-class Toy:
-    """Two models in two minds that look at the last token only, and the law of the rounds that start after each token.
-
-    Args:
-        fault: What the engine does wrong at every refusal; None for the engine as it is.
-        rule: That verifies.
-        seed: Of the models.
+    Attributes:
+        verdict: See :class:`~outrider.audit.certificate.Judgement`.
+        draws: How many it took.
+        level: The least chance of a false alarm at which it would have failed.
     """
 
-    def __init__(self, fault: type[WrongStepper] | None, rule: Literal["token", "block"], seed: int = 0) -> None:
-        self.method = rule
-        rng = np.random.default_rng(seed)
-        target = rng.dirichlet(np.full(VOCAB_SIZE, 0.7), VOCAB_SIZE)
-        drafted = 0.5 * target + 0.5 * rng.dirichlet(np.full(VOCAB_SIZE, 0.7), VOCAB_SIZE)
-        tables = [_table(laws) for laws in (target, drafted)]
-        self.target, self.drafted = (np.array(one.table) / np.sum(one.table, axis=1, keepdims=True) for one in tables)
-        self.model, draft = map(ToyBackend, tables)
-        self.watch = WatchedDrafter(DraftModelDrafter(draft, vocab_size=VOCAB_SIZE, name="toy"))
-        self.vocabulary = Vocabulary(Letters(), VOCAB_SIZE)
-        right = Stepper(
-            target=self.model,
-            vocab_size=VOCAB_SIZE,
-            eos_ids=frozenset(),
-            detokenizer=Letters(),
-            drafter=self.watch,
-            num_speculative_tokens=DRAFT_TOKENS,
-            max_tree_tokens=DRAFT_TOKENS,
-            rule=rule,
-        )
-        self._stepper = right if fault is None else wrong_variant(right, 1.0, _with_its_coins(fault))
-        self._laws: dict[tuple[int, int], tuple[list[Outcome], list[float]]] = {}
-
-    def law(self, last: int, room: int) -> tuple[list[Outcome], list[float]]:
-        """Return what a round may do after a token, and the sums of the chances up to each."""
-        if (last, room) not in self._laws:
-            drafts: dict[tuple[int, ...], Proposal] = {}
-            law = outcomes(partial(self._round, last, room, drafts))
-            found = [(drafts[drafted], emitted) for drafted, emitted in law]
-            self._laws[last, room] = (found, list(accumulate(map(float, law.values()))))
-        return self._laws[last, room]
-
-    def first_token(self, last: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return the law of the first token after a token."""
-        found, sums = self.law(last, DRAFT_TOKENS)
-        law = np.zeros(VOCAB_SIZE)
-        for (_, emitted), share in zip(found, np.diff([0.0, *sums]), strict=True):
-            law[emitted[0]] += share
-        return law
-
-    def _round(
-        self, last: int, room: int, drafts: dict[tuple[int, ...], Proposal], coins: Coins
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        compiled = params_of_draws(PARAMS, room + 1, self.vocabulary)
-        answer = self._stepper.open(Request(object(), (0,), compiled, 0))
-        answer.coins = SameCoins(coins)  # type: ignore[assignment]
-        say(answer, last, frozenset())
-        self._stepper.step([answer])
-        self._stepper.close(answer)
-        if answer.error is not None:
-            raise answer.error
-        written = self.watch.drafts.pop(answer.request.request_id, [(0, NO_DRAFT)])
-        draft = written[-1][1]
-        drafts[draft.token_ids] = draft
-        return draft.token_ids, tuple(answer.token_ids[2:])
+    verdict: str
+    draws: int
+    level: float
 
 
-def _table(laws: np.ndarray[Any, np.dtype[np.float64]]) -> TableLM:
-    rows = tuple(tuple(int(1000 * prob) + 1 for prob in law) for law in laws)
-    return TableLM(rows, rows[0])
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Draws at a place, as many at a time as are counted between two looks of the sequential test."""
+
+    rounds: Rounds
+    last: int
+    dealt: Iterator[Dealt]
 
 
-def _with_its_coins(fault: type[WrongStepper]) -> type[WrongStepper]:
-    """Return the fault with all its random decisions taken from the answer's coins, for enumeration."""
-
-    class Enumerated(fault):  # type: ignore[valid-type, misc]
-        def _other_coins(self, sequence: Answer) -> Coins:
-            coins: Coins = sequence.coins  # type: ignore[assignment]
-            return coins
-
-    return Enumerated
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Dealing:
-    """Deals draws from the laws of rounds: of the engine, or in a share of rounds of one that is wrong at refusals.
+    """Deals draws from what rounds do, in place of a :class:`~outrider.audit.draws.Drawing`."""
 
-    A round has one refusal at most, so that is the law of an engine that is wrong in that share of its refusals.
-    """
-
-    right: Toy
-    wrong: Toy
+    rounds: Rounds
     share: float
-    budget: Budget
-    uniform: Iterator[float]
+    rng: np.random.Generator
 
-    def draw(self, prefix: Prefix, numbers: Sequence[int]) -> Iterator[Draw]:
-        """See :class:`~outrider.audit.draws.Drawing`."""
-        num = self.budget.num_tokens
-        for number in numbers:
-            is_full = number % self.budget.full_every == 0
-            tokens: list[int] = []
-            rounds: list[Round] = []
-            while len(tokens) < num:
-                room = DRAFT_TOKENS if is_full else min(DRAFT_TOKENS, num - len(tokens) - 1)
-                toy = self.wrong if next(self.uniform) < self.share else self.right
-                found, sums = toy.law(tokens[-1] if tokens else prefix.token_ids[-1], room)
-                draft, emitted = found[min(bisect(sums, next(self.uniform)), len(found) - 1)]
-                rounds.append(Round(len(tokens), draft, len(emitted) - 1))
-                tokens += emitted
-            yield Draw(tuple(tokens), tuple(rounds), self.right.method)
+    def draw(self, prefix: Prefix, numbers: range) -> Blocks:
+        """Return draws, one for each number."""
+        last = prefix.token_ids[-1]
+        blocks = (np.array(numbers[start : start + BLOCK]) for start in range(0, len(numbers), BLOCK))
+        dealt = (self.rounds.deal(last, block, self.share, self.rng) for block in blocks)
+        return Blocks(self.rounds, last, dealt)
 
 
 class DealtAudit(SamplingAudit):
     """An audit whose draws are dealt.
 
     Args:
-        right, wrong: The engine, and one that is always wrong.
-        control: One that the negative control is.
-        share: In which share of its refusals the audited engine is wrong.
+        right: The engine.
+        audited, control: Its rounds beside those of one that is always wrong: as the audited engine is in a share of
+            its refusals, and as the negative control is.
+        share: That share.
         budget: Of the audit.
     """
 
-    def __init__(self, right: Toy, wrong: Toy, control: Toy, share: float, budget: Budget) -> None:
-        self._uniform_draws = draws_of(np.random.default_rng([budget.seed, 1]))
-        self._audited = (right, wrong, share)
-        self._control = (right, control, 1.0)
-        self._toy_budget = budget
+    def __init__(self, right: Toy, audited: Rounds, control: Rounds, share: float, budget: Budget) -> None:
+        rng = np.random.default_rng([budget.seed, 1])
+        self._toy = right
+        self._dealings = (Dealing(audited, share, rng), Dealing(control, 1.0, rng))
         target = Model("toy", right.model, _Toyletters(), None, 4096)  # type: ignore[arg-type]
         super().__init__(Pair(target, right.watch, DRAFT_TOKENS, 0, right.method), PARAMS, budget, Claim())
 
-    def _drawing(self, stepper: Stepper) -> Drawing:
-        chosen = self._control if isinstance(stepper, WrongStepper) else self._audited
-        dealing: Any = Dealing(*chosen, self._toy_budget, self._uniform_draws)
-        return dealing  # type: ignore[no-any-return]
+    def _drawing(self, stepper: Stepper) -> Any:
+        return self._dealings[isinstance(stepper, WrongStepper)]
+
+    def _draws(self, prefix: Prefix, numbers: range) -> Any:
+        return self._right.draw(prefix, numbers)
+
+    def _probe(self, prefix: Prefix) -> Probs:
+        law: Probs = self._toy.drafted[prefix.token_ids[-1]]
+        return law
+
+    def _count(  # noqa: PLR0913 - as of the audit
+        self, draws: Any, laws: PrefixLaws, order: DirectedOrder, number: int, num: int, before: Sequence[Tally]
+    ) -> Tally:
+        rng = np.random.default_rng([self._budget.seed, number])
+        counter = BulkCounter(draws.rounds.place(draws.last, laws, order, num), draws.rounds, rng)
+        for block in draws.dealt:
+            counter.add(block)
+            counter.tally.checkpoint()
+            if self._is_convinced([*before, counter.tally]):
+                break
+        return counter.tally
 
 
 class _Toyletters(Letters):
@@ -219,54 +136,62 @@ class _Toyletters(Letters):
 
 @dataclass(frozen=True, slots=True)
 class WrongPair(Pair):
-    """A pair whose engine is wrong in a share of its refusals."""
+    """A pair whose engine is wrong in a share of its refusals.
+
+    Attributes:
+        wrong_share: That share.
+        fault: What it does there.
+    """
 
     wrong_share: float = 0.0
+    fault: type[WrongStepper] = WrongStepper
 
     def stepper(self, backend: CheckedBackend | RememberedBackend | None = None) -> Stepper:
         """See :class:`~outrider.audit.sampled.Pair`."""
         stepper = Pair.stepper(self, backend)
-        return stepper if backend is None else wrong_variant(stepper, self.wrong_share)
+        return stepper if backend is None else wrong_variant(stepper, self.wrong_share, self.fault)
 
 
-def audited(audit: SamplingAudit, places: Sequence[Prefix], budget: Budget) -> tuple[str, int]:
-    """Return an audit's verdict, and how many draws it took; its texts are taken to be the same."""
+def audited(audit: SamplingAudit, places: Sequence[Prefix], budget: Budget) -> Run:
+    """Return what an audit comes to; its texts are taken to be the same."""
     progress = Progress([Equality(GREEDY, _SAME, 0), Equality(SEEDED, _SAME, 0)], num_rows=_SAME)
     audit.run(places, progress, lambda _text: None, lambda: None)
+    audit.close()
     evidence, controls = sampling_evidence(progress, budget.num_tokens)
     claim = Claim(shown_by=joint_name(budget.num_tokens))
-    certificate = Certificate("pair", "", "", {}, {}, {}, claim, evidence, controls)
-    return certificate.judge().verdict, sum(tally.num for tally in progress.tallies)
-
-
-def moved(right: Toy, wrong: Toy) -> float:
-    """Return the total variation of the first token, on average over the places, if the engine is always wrong."""
-    distances = [abs(wrong.first_token(last) - right.first_token(last)).sum() / 2 for last in range(VOCAB_SIZE)]
-    return float(np.mean(distances))
+    verdict = Certificate("pair", "", "", {}, {}, {}, claim, evidence, controls).judge().verdict
+    # Holm's first step: anything is rejected only if the least p-value is, at the level over their number.
+    level = min(1.0, len(evidence) * min(one.finding().p_value for one in evidence))
+    return Run(verdict, sum(tally.num for tally in progress.tallies), level)
 
 
 def on_toy(  # noqa: PLR0913 - what is wrong, by how much, and how often it is audited
-    rule: Literal["token", "block"], name: str, distance: float, runs: int, seed: int, jobs: int = 1
+    rule: ToyRule, fault: str, distance: float, runs: int, seed: int, jobs: int = 1
 ) -> dict[str, object]:
     """Audit a wrong engine over and over; return how often it was found out."""
-    share = distance / moved(_toy(None, rule), _toy(name, rule))
-    once = partial(_once, rule, name, share)
+    share = distance / moved(_toy(None, rule), _toy(fault, rule))
+    once = partial(_once, rule, fault, share)
     numbers = range(seed, seed + runs)
     if jobs == 1:
-        return _summary(rule, name, distance, share, [once(number) for number in numbers])
+        return _summary(rule, fault, distance, share, [once(number) for number in numbers])
     with ProcessPoolExecutor(jobs) as pool:
-        return _summary(rule, name, distance, share, list(pool.map(once, numbers)))
+        return _summary(rule, fault, distance, share, list(pool.map(once, numbers, chunksize=20)))
 
 
-def _once(rule: Literal["token", "block"], name: str, share: float, seed: int) -> tuple[str, int]:
+def _once(rule: ToyRule, fault: str, share: float, seed: int) -> Run:
     budget = Budget(num_prefixes=VOCAB_SIZE, seed=seed)
-    audit = DealtAudit(_toy(None, rule), _toy(name, rule), _toy(next(iter(FAULTS)), rule), share, budget)
+    audit = DealtAudit(_toy(None, rule), _rounds(fault, rule), _rounds(next(iter(FAULTS)), rule), share, budget)
     return audited(audit, [Prefix(f"after {last}", (0, last)) for last in range(VOCAB_SIZE)], budget)
 
 
 @cache  # what rounds do is enumerated once in each process
-def _toy(name: str | None, rule: Literal["token", "block"]) -> Toy:
-    return Toy(None if name is None else FAULTS[name], rule)
+def _toy(fault: str | None, rule: ToyRule) -> Toy:
+    return Toy(None if fault is None else FAULTS[fault], rule)
+
+
+@cache
+def _rounds(fault: str, rule: ToyRule) -> Rounds:
+    return Rounds(_toy(None, rule), _toy(fault, rule), Budget().num_tokens, Budget().full_every)
 
 
 def on_model(model: str, distance: float, runs: int, seed: int) -> dict[str, object]:
@@ -287,39 +212,42 @@ def on_model(model: str, distance: float, runs: int, seed: int) -> dict[str, obj
     places = looking.prefixes(prompts)
     share = distance / float(np.mean([looking.telling(place) for place in places]))
     looking.close()
-    verdicts = []
+    found = []
     for number in range(runs):
         budget = Budget(seed=seed + number)
         wrong = WrongPair(target, drafter, wish.lengths[0], 0, "token", share)
-        audit = SamplingAudit(wrong, PARAMS, budget, Claim())
-        verdicts.append(audited(audit, places, budget))
-        audit.close()
-    return _summary("token", next(iter(FAULTS)), distance, share, verdicts) | {"model": model}
+        found.append(audited(SamplingAudit(wrong, PARAMS, budget, Claim()), places, budget))
+    return _summary("token", next(iter(FAULTS)), distance, share, found) | {"model": model}
 
 
-def _summary(
-    rule: str, name: str, distance: float, share: float, verdicts: Sequence[tuple[str, int]]
-) -> dict[str, object]:
-    found = sum(verdict == "fail" for verdict, _ in verdicts)
-    interval = binomtest(found, len(verdicts)).proportion_ci(0.95, method="exact")
+def _summary(rule: str, fault: str, distance: float, share: float, runs: Sequence[Run]) -> dict[str, object]:
+    found = sum(run.verdict == "fail" for run in runs)
     return {
         "rule": rule,
-        "fault": name,
+        "fault": fault if distance else None,
         "total_variation": distance,
         "share_of_refusals": share,
-        "runs": len(verdicts),
+        "runs": len(runs),
         "found": found,
-        "interval_95": [interval.low, interval.high],
-        "void": sum(verdict == "void" for verdict, _ in verdicts),
-        "mean_draws": float(np.mean([num for _, num in verdicts])),
+        "interval_95": _interval(found, len(runs)),
+        "void": sum(run.verdict == "void" for run in runs),
+        "mean_draws": float(np.mean([run.draws for run in runs])),
+        # Of a right engine these are false alarms: at most as often as the level says, if p-values are not too small.
+        "found_at_level": {str(level): sum(run.level <= level for run in runs) for level in _LEVELS},
     }
+
+
+def _interval(found: int, runs: int) -> list[float]:
+    """Return the interval of Clopper and Pearson (1934)."""
+    interval = binomtest(found, runs).proportion_ci(0.95, method="exact")
+    return [interval.low, interval.high]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--runs", type=int, default=300, help="of each case")
+    parser.add_argument("--runs", type=int, default=400, help="of each case; 368 of 368 found are 99 %% at least")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--distances", type=float, nargs="+", default=[0.02, 0.01, 0.0], help="total variations")
+    parser.add_argument("--distances", type=float, nargs="+", default=[0.02], help="total variations")
     parser.add_argument("--faults", nargs="+", choices=[*FAULTS, "all"], default=[next(iter(FAULTS))])
     parser.add_argument("--rules", nargs="+", choices=["token", "block"], default=["token"])
     parser.add_argument("--jobs", type=int, default=1, help="audits of the toy at a time")

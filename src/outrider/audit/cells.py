@@ -140,9 +140,13 @@ class DirectedOrder:
         self._before[order] = before
         self._probs = target
 
+    def stretch(self, token_id: int) -> tuple[float, float]:
+        """Return the probability of all tokens that come before one, and its own."""
+        return float(self._before[token_id]), float(self._probs[token_id])
+
     def bin(self, token_id: int, uniform: float) -> int:
         """Return the bin of a token; see :func:`outrider.audit.sequential.place`."""
-        return place(float(self._before[token_id]), float(self._probs[token_id]), uniform)
+        return place(*self.stretch(token_id), uniform)
 
 
 def _likes(target: Probs, drafted: Probs | int) -> Probs:

@@ -5,8 +5,8 @@ A certificate is a list of these and what follows from it, so that whoever reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar, Protocol
 
@@ -158,10 +158,6 @@ class Course:
     def data(self) -> dict[str, Any]:
         """See :class:`Evidence`."""
         return {"checkpoints": [list(counts) for counts in self.checkpoints]}
-
-    def and_then(self, counts: Sequence[int]) -> Course:
-        """Return the course with another checkpoint."""
-        return replace(self, checkpoints=(*self.checkpoints, tuple(int(count) for count in counts)))
 
 
 def weight(evidence: Evidence) -> tuple[int, int]:

@@ -9,7 +9,7 @@ wealth here is the mean of many bettors', one for each of some shapes of deviati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,24 @@ def _log_odds() -> NDArray[np.float64]:
 _LOG_ODDS = _log_odds()
 
 
-def log_wealth(counts: Sequence[int]) -> float:
-    """Return the logarithm of the wealth after some observations, by how many fell into each bin."""
-    if len(counts) != NUM_BINS:
-        raise UsageError(f"{len(counts)} bins are counted; there are {NUM_BINS}")
-    each = _LOG_ODDS @ np.asarray(counts, dtype=np.float64)
-    top = float(each.max())
-    return top + log(float(np.exp(each - top).mean()))
+def log_wealth(counts: Sequence[int] | Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Return the logarithm of the wealth after some observations, ``[...]``.
+
+    Args:
+        counts: ``[..., NUM_BINS]``: how many fell into each bin.
+    """
+    seen = np.asarray(counts, dtype=np.float64)
+    if seen.shape[-1:] != (NUM_BINS,):
+        raise UsageError(f"{seen.shape[-1]} bins are counted; there are {NUM_BINS}")
+    each = seen @ _LOG_ODDS.T
+    top: NDArray[np.float64] = each.max(axis=-1)
+    wealth: NDArray[np.float64] = top + np.log(np.exp(each - top[..., np.newaxis]).mean(axis=-1))
+    return wealth
 
 
 def anytime_p_value(checkpoints: Sequence[Sequence[int]]) -> float:
     """Return one over the greatest wealth at any checkpoint, at most 1: a p-value however the run was stopped."""
-    greatest = max((log_wealth(counts) for counts in checkpoints), default=0.0)
+    greatest = float(log_wealth(checkpoints).max()) if checkpoints else 0.0
     return exp(-max(0.0, greatest))
 
 

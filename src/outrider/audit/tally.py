@@ -18,7 +18,7 @@ FIRST, DIRECTED, EVERY = "first token", "first token, in the order of what the d
 IMPOSSIBLE, COURSES = "tokens that the target excludes", ("first token, at any time", "every token, at any time")
 _CELLS = 8
 _LEAST_EXPECTED = 40.0  # draws of a cell of its own
-_ACCEPTANCES = 1000  # draws of a prefix whose acceptance is predicted: each takes some passes over two laws
+ACCEPTANCES = 1000  # draws of a prefix whose acceptance is predicted: each takes some passes over two laws
 _EXACT_BINS = [1 / NUM_BINS] * NUM_BINS
 Bins = list[int]
 
@@ -72,6 +72,10 @@ class Counter:
         num_draws: That there will be at most.
         order: Of first tokens.
         rng: Where in its stretch of the line each token is put.
+
+    Attributes:
+        first, joint: The cells of the first token, and of all that were asked for.
+        tally: What has been counted.
     """
 
     def __init__(
@@ -79,16 +83,16 @@ class Counter:
     ) -> None:
         least = min(1.0, _LEAST_EXPECTED / num_draws)
         self._laws, self._order, self._uniform, self._num_tokens = laws, order, draws_of(rng), num_tokens
-        self._first = CellTree(laws, 1, _CELLS, least)
-        self._joint = CellTree(laws, num_tokens, _CELLS, least)
-        first, joint = (([0] * len(tree.probs), list(tree.probs)) for tree in (self._first, self._joint))
+        self.first = CellTree(laws, 1, _CELLS, least)
+        self.joint = CellTree(laws, num_tokens, _CELLS, least)
+        first, joint = (([0] * len(tree.probs), list(tree.probs)) for tree in (self.first, self.joint))
         self.tally = Tally(first, joint)
 
     def add(self, draw: Draw) -> None:
         """Count a draw."""
         tally = self.tally
-        tally.first[0][self._first.cell(draw.token_ids)] += 1
-        tally.joint[0][self._joint.cell(draw.token_ids)] += 1
+        tally.first[0][self.first.cell(draw.token_ids)] += 1
+        tally.joint[0][self.joint.cell(draw.token_ids)] += 1
         tally.directed[self._order.bin(draw.token_ids[0], next(self._uniform))] += 1
         bins = []
         for position, token_id in enumerate(draw.token_ids):
@@ -103,7 +107,7 @@ class Counter:
             tally.drafted[length] = tally.drafted.get(length, 0) + 1
         for position, name in _strata(draw):
             tally.strata.setdefault(name, [0] * NUM_BINS)[bins[position]] += 1
-        if tally.num <= _ACCEPTANCES:
+        if tally.num <= ACCEPTANCES:
             for depth, was_accepted, chance in decisions(draw, self._laws):
                 num, observed, expected = tally.rates.get(str(depth), (0, 0, 0.0))
                 tally.rates[str(depth)] = (num + 1, observed + was_accepted, expected + chance)
@@ -158,14 +162,13 @@ def drafted(tallies: Sequence[Tally]) -> dict[str, int]:
 
 def courses_of(tallies: Sequence[Tally]) -> tuple[Course, Course]:
     """Return the courses of the sequential test, over the prefixes in turn."""
-    both = (Course(COURSES[0], ()), Course(COURSES[1], ()))
     before = np.zeros((2, NUM_BINS), dtype=np.int64)
+    looks: list[list[list[int]]] = []
     for tally in tallies:
-        for looked_at in tally.at_checkpoints:
-            seen = before + np.array(looked_at)
-            both = (both[0].and_then(seen[0].tolist()), both[1].and_then(seen[1].tolist()))
+        looks += (before + np.array(tally.at_checkpoints, dtype=np.int64).reshape(-1, 2, NUM_BINS)).tolist()
         before = before + np.array([tally.directed, tally.every])
-    return both
+    first, every = (tuple(tuple(look[which]) for look in looks) for which in (0, 1))
+    return Course(COURSES[0], first), Course(COURSES[1], every)
 
 
 def _bins(counted: Sequence[Bins]) -> Cells:
