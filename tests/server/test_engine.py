@@ -5,6 +5,7 @@ from itertools import count
 from toy_server import ask, toy_llm
 
 from outrider import SamplingParams
+from outrider.server import engine as engine_module
 
 BODY = {"model": "toy", "prompt": "hi", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
 BODY |= {"return_token_details": True, "logprobs": 1}
@@ -68,6 +69,34 @@ def test_whole_replies_are_handed_over_once():
         return client.service.metrics.text().decode()
 
     assert 'vllm:generation_tokens_total{model_name="toy"} 6.0' in ask(test, ticking(1.0))
+
+
+def test_whole_replies_of_several_long_answers_are_not_taken_for_a_reader_that_is_slow(monkeypatch):
+    monkeypatch.setattr(engine_module, "MAX_UNREAD", 10)
+
+    async def test(client):
+        reply = await client.complete(n=3, max_tokens=20, ignore_eos=True)
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["usage"]["completion_tokens"] == 60
+
+    ask(test, ticking(1.0))
+
+
+def test_a_mistake_while_an_answer_is_handed_over_is_told_and_the_server_goes_on():
+    async def test(client):
+        llm, output = client.service.llm, client.service.llm.output
+
+        def broken(answer):
+            raise RuntimeError("lost it")
+
+        llm.output = broken
+        reply = await client.complete(max_tokens=2)
+        assert reply.status_code == 500
+        assert reply.json()["error"]["message"] == "the engine failed: RuntimeError: lost it"
+        llm.output = output
+        assert (await client.complete(max_tokens=2)).status_code == 200
+
+    ask(test, ticking(1.0), request_timeout_s=20)
 
 
 def test_what_nobody_waits_for_any_more_is_counted():

@@ -21,7 +21,7 @@ from outrider.engine.sequence import Sequence as Answer
 from outrider.server.metrics import Metrics
 from outrider.server.problems import ApiError
 
-# Tokens of one ticket that nobody has read yet. A reader who is there takes them within a few rounds.
+# Tokens of one stream that nobody has read yet. A reader who is there takes them within a few rounds.
 MAX_UNREAD = 8192
 # Tokens are handed over before they are this old, as far as rounds are shorter: thirty times a second is all that an
 # eye asks for. To wake the event loop, and through it the client, takes half a millisecond from the passes: a tenth of
@@ -203,10 +203,10 @@ class Engine:
         self._commands.put(lambda: self._leave(ticket))
 
     def _enter(self, ticket: Ticket) -> None:
-        self._hand_over(self._reported_at)  # for the next round, which reads of the prompt, is longer than the last
         for choice, request in enumerate(ticket.requests):
             self._places[request.request_id] = _Place(ticket, choice)
             self._scheduler.submit(request)
+        self._hand_over(self._reported_at)  # for the next round, which reads of the prompt, is longer than the last
 
     def _leave(self, ticket: Ticket) -> None:
         for request in ticket.requests:
@@ -268,6 +268,9 @@ class Engine:
             if event.output is not None or place.ticket.is_streamed:
                 pairs.append((place.ticket, event))
             place.tokens, place.num_tokens, place.gaps = [], 0, []
+        for answer in self._news:
+            if answer.finish_reason is not None:  # kept until now, for a mistake to be told to whoever waits
+                del self._places[answer.request.request_id]
         self._metrics.load(self._scheduler)
         self._news, self._handed_over_at = {}, now
         if pairs and self._loop is not None:
@@ -277,7 +280,6 @@ class Engine:
         num_drafted = answer.counters.num_draft_tokens
         if answer.finish_reason is None:
             return Event(place.choice, tuple(place.tokens), num_draft_tokens=num_drafted)
-        del self._places[answer.request.request_id]
         queued_s = (answer.started_at or answer.submitted_at) - answer.submitted_at
         tokens = place.tokens if place.ticket.is_streamed else answer.emitted
         return Event(place.choice, tuple(tokens), self.llm.output(answer), queued_s, num_drafted)
@@ -302,7 +304,7 @@ class Engine:
                 ticket.num_open -= 1
                 self.num_open -= 1
             ticket.add(event)
-            if ticket.num_unread > MAX_UNREAD and ticket.num_open:
+            if ticket.is_streamed and ticket.num_unread > MAX_UNREAD and ticket.num_open:
                 self._fail([ticket], ApiError(408, f"more than {MAX_UNREAD} tokens wait to be read; read faster"))
                 self.cancel(ticket)
 
