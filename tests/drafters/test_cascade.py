@@ -187,6 +187,27 @@ def test_a_member_that_fails_is_dropped_and_the_others_go_on(script, words):
     assert len(one.drafter.asked) == 1
 
 
+def test_a_member_that_cannot_bear_an_outcome_is_dropped_and_the_others_go_on():
+    one = model(says(7, 8))
+    one.drafter.observe = lambda request_id, result: fails(result)
+    cascade = make(one, Member(NgramDrafter()))
+    ask(cascade, [1, 2, 3])
+    cascade.observe(0, VerificationResult(0, 1, Outcome.RECOVERED))
+    (draft,) = ask(cascade, [1, 2, 3, 1])
+    assert draft.token_ids[:1] == (2,)
+    assert draft.problem == "model failed and was dropped: RuntimeError: lost my weights"
+    assert len(one.drafter.asked) == 1
+
+
+def test_all_members_forget_a_request_whichever_of_them_fails():
+    first, last = model(says(7)), model(says(8))
+    first.drafter.release = fails
+    cascade = make(first, last)
+    with pytest.raises(RuntimeError, match="lost my weights"):
+        cascade.release(3)
+    assert last.drafter.released == [3]
+
+
 def test_a_member_that_fails_for_one_request_serves_the_others():
     def picky(request):
         return fails(request) if request.request_id == 1 else Draft((7,))

@@ -8,11 +8,12 @@ greedy and coupled requests the output depends on none of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, MutableSequence, Sequence
+from contextlib import ExitStack
 from functools import partial
 from math import prod
 
 from outrider.backends.metered import Pass
-from outrider.drafters.base import DraftRequest
+from outrider.drafters.base import Drafter, DraftRequest
 from outrider.drafters.check import checked
 from outrider.drafters.choosing import Chooser, Member
 from outrider.drafters.experience import Credit, Memory, Record, Standing
@@ -80,7 +81,10 @@ class CascadeDrafter:
         """See :meth:`outrider.drafters.base.Drafter.propose`. Each member is asked for all its requests at once."""
         chooser = self._chooser
         chooser.update()
-        turns = [Turn(request, self._memory(request)) for request in requests]
+        memories = [self._memory(request) for request in requests]
+        turns = [
+            Turn(request, memory, problem=memory.problem) for request, memory in zip(requests, memories, strict=True)
+        ]
         chooser.weigh(turns)
         for number in chooser.lookups:
             for turn, draft in self._ask(number, turns, lambda turn: turn.request):
@@ -115,7 +119,12 @@ class CascadeDrafter:
         standing.num_read += num_accepted
         standing.record.observe(memory.num_passes, memory.num_own, num_accepted)
         self._experience[memory.used].observe(memory.num_passes, memory.num_own, num_accepted, _LONG_MEMORY)
-        self.members[memory.used].drafter.observe(request_id, result)
+        drafter = self.members[memory.used].drafter
+        try:
+            drafter.observe(request_id, result)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's code
+            memory.dropped.add(memory.used)
+            memory.problem = _dropped(drafter, error)
 
     def release(self, request_id: Hashable) -> None:
         """Forget a request, but for how long its answer was."""
@@ -124,8 +133,9 @@ class CascadeDrafter:
             self._chooser.lengths.observe(memory.length - memory.start)
             for number, standing in enumerate(memory.standings):
                 self._waited[number] += standing.credit.waited
-        for member in self.members:
-            member.drafter.release(request_id)
+        with ExitStack() as every:  # whatever one of them raises
+            for member in self.members:
+                every.callback(member.drafter.release, request_id)
 
     def _memory(self, request: DraftRequest) -> Memory:
         """Return what is known of a request, the gain of its last round included."""
@@ -169,7 +179,7 @@ class CascadeDrafter:
             if len(asked) > 1:
                 return [pair for turn in asked for pair in self._ask(number, [turn], request_of)]
             asked[0].memory.dropped.add(number)
-            asked[0].problem = f"{drafter.name} failed and was dropped: {type(error).__name__}: {error}"
+            asked[0].problem = _dropped(drafter, error)
             return []
         return list(zip(asked, drafts, strict=True))
 
@@ -226,6 +236,10 @@ class CascadeDrafter:
         turn.draft = joined(draft, named(cut(more, length), self.members[number].drafter.name))
         memory.added += self._chooser.added(turn, len(turn.draft)) - before
         memory.cost = memory.plain + memory.added
+
+
+def _dropped(drafter: Drafter, error: Exception) -> str:
+    return f"{drafter.name} failed and was dropped: {type(error).__name__}: {error}"
 
 
 def _expected(chance: float | None) -> Record:

@@ -140,6 +140,7 @@ class Memory:
         num_passes: How many passes its model made for it.
         num_own: How many of its tokens were theirs; the others are a continuation.
         next_id: The first of those, if there are any.
+        problem: What was wrong with a member that could not bear to hear what became of its draft.
     """
 
     start: int
@@ -156,3 +157,4 @@ class Memory:
     num_passes: int = 0
     num_own: int = 0
     next_id: int | None = None
+    problem: str | None = None
