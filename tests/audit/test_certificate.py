@@ -63,10 +63,17 @@ def test_too_little_to_tell_is_inconclusive_and_says_what_is_needed():
 
 def test_reasons_name_what_would_help():
     few = (Fit("first token", (Cells((500, 500), (0.5, 0.5)),)),)
-    assert certificate(few, settings={"draws": 1000}).judge().reason.endswith("; raise --draws")
-    assert certificate(few, settings={"budget": 1000}).judge().reason.endswith("; raise --budget")
+    assert certificate(few, settings={"draws": 1000}).judge().reason.endswith("; raise --draws to about 17000")
+    assert certificate(few, settings={"budget": "?"}).judge().reason.endswith("; raise --budget")
     void = certificate(controls=(Control("not found", (GOOD,)),), settings={"draws": 6}).judge()
     assert void.reason.endswith("passing says nothing: not found; raise --draws")
+    certain = (Fit("first token", (Cells((1000,), (1.0,)),)),)
+    alone = certificate(certain, settings={"num_draws": 1000}).judge()
+    assert alone.verdict == "inconclusive"
+    assert "first token: at none of the places" in alone.reason
+    assert "too little was drawn; raise num_draws; or the target is all but certain" in alone.reason
+    left_out = certificate((Equality("greedy", 12, 0),), notes=("first token: the request was refused",)).judge()
+    assert left_out.reason == "what the verdict rests on was not looked at: first token: the request was refused"
     noted = certificate((Equality("sampled", 0, 0), GOOD), notes=("sampled: too few; raise --budget",)).judge()
     assert noted.reason == "nothing was looked at: sampled: too few; raise --budget"
 
@@ -120,7 +127,9 @@ def test_a_verdict_that_does_not_follow_is_found_out_even_with_a_new_digest():
         (lambda d: d["evidence"][3].update(observed=2000), "neither can be"),
         (lambda d: d["evidence"][4].update(checkpoints=[[1]]), "must hold 16 counts"),
         (lambda d: d["evidence"].append(d["evidence"][0]), "two pieces of one name"),
-        (lambda d: d["claim"].update(level=2), "between 0 and 1"),
+        (lambda d: d["claim"].update(level=2), "between 1e-09 and 0.999999999"),
+        (lambda d: d["claim"].update(total_variation=1e-200), "between 1e-09"),
+        (lambda d: d["claim"].update(level=5e-324), "between 1e-09"),
         (lambda d: d["claim"].pop("power"), "claim has the fields"),
         (lambda d: d.update(evidence=None), "must be a list"),
     ],

@@ -1,8 +1,11 @@
 """Draws against draws and draws against a law: no false alarms, and faults found with the power that is claimed."""
 
+from datetime import datetime, timezone
+
 import numpy as np
 import pytest
 
+from outrider.audit.callables import audit_callable
 from outrider.audit.comparison import against_law, compare
 from outrider.audit.evidence import weight
 from outrider.audit.statistics import least_total_variation
@@ -81,3 +84,18 @@ def test_few_draws_are_no_evidence():
     few = draws(10, np.random.default_rng(1))
     assert compare("x", few, few)[0].num == 0
     assert against_law("x", few, law)[0].num == 0
+
+
+def test_too_few_draws_to_be_compared_say_so():
+    rng = np.random.default_rng(1)
+
+    def sample(_prefix, num):
+        return rng.choice(3, p=LAW[:3], size=(num, 2)).tolist()
+
+    now = datetime.now(timezone.utc)
+    for options in ({"baseline": sample}, {"law": lambda _ids: LAW}):
+        certificate = audit_callable(sample, [[1]], num_draws=40, total_variation=0.05, now=now, **options)
+        assert certificate.judge().verdict == "inconclusive"
+        assert certificate.judge().reason.endswith(
+            "draws: 40 after a prefix cannot be compared; raise num_draws to 50 at the very least"
+        )

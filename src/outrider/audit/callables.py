@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.audit.certificate import Certificate, Claim
-from outrider.audit.comparison import Draw, against_law, compare
+from outrider.audit.comparison import LEAST_GROUP, Draw, against_law, compare
 from outrider.audit.evidence import Equality, Evidence
 from outrider.errors import UsageError
 from outrider.models.fields import shown
@@ -90,6 +90,11 @@ def _evidence(
         evidence, distance = compare(NAME, ours, theirs)
     elif law is not None:
         evidence, distance = against_law(NAME, ours, lambda name, after: law((*starts[name], *after)))
+    if evidence.num == 0:
+        return (
+            evidence,
+            f"{NAME}: {num} after a prefix cannot be compared; raise num_draws to {LEAST_GROUP} at the very least",
+        )
     return evidence, f"{NAME}: p = {evidence.finding().p_value:.2g}, {distance}"
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
-from math import isclose, isfinite
+from math import ceil, isclose, isfinite
 from typing import Any, Literal, get_args
 
 from outrider.audit.evidence import Evidence, evidence_from_json, expect, weight
@@ -23,6 +23,8 @@ Kind = Literal["exact", "pair", "endpoint"]
 Verdict = Literal["pass", "fail", "inconclusive", "void"]
 # Without a wrong variant that was found, these say nothing.
 _NEED_CONTROLS = {"exact", "pair"}
+# Of a level, a total variation and a chance in what is read: no sum is done with numbers that may vanish in it.
+_LEAST_CLAIM = 1e-9
 # What to raise for more observations, by the setting that says how many there were.
 _MORE = {"draws": "--draws", "budget": "--budget", "num_draws": "num_draws"}
 
@@ -160,19 +162,32 @@ class Certificate:
         return "pass", self._passed(found_from)
 
     def _needed(self, found_from: float) -> str:
-        shown = next((one for one in self.evidence if one.name == self.claim.shown_by), None)
-        num, df = (0, 1) if shown is None else weight(shown)
-        level = self.claim.level / max(1, len(self.evidence))
+        name = self.claim.shown_by or ""
+        shown = next((one for one in self.evidence if one.name == name), None)
+        if shown is None:
+            return f"what the verdict rests on was not looked at: {self._noted(name)}"
+        num, df = weight(shown)
+        if num == 0:
+            return (
+                f"{name}: at none of the places can two outcomes be counted apart: too little was drawn"
+                f"{self._more()}; or the target is all but certain there: give prompts that leave more open"
+            )
+        level = self.claim.level / len(self.evidence)
         needed = needed_observations(self.claim.total_variation, df, level, self.claim.power)
         return (
             f"only a total variation of {found_from:.3f} or more would have been found with chance "
             f"{self.claim.power:g}, not {self.claim.total_variation:g}; {needed:,} observations are needed, and there "
-            f"are {num:,}{self._more()}"
+            f"are {num:,}{self._more(needed / num)}"
         )
 
-    def _more(self) -> str:
-        """Return the advice to look at more, if there is a setting for it."""
-        return next((f"; raise {flag}" for name, flag in _MORE.items() if name in self.settings), "")
+    def _more(self, times: float | None = None) -> str:
+        """Return the advice to look at more, if there is a setting for it, and at so many times as much, if known."""
+        for name, flag in _MORE.items():
+            if name in self.settings:
+                asked = self.settings[name]
+                known = times is not None and isinstance(asked, int)
+                return f"; raise {flag}" + (f" to about {_rounded_up(asked * times)}" if known else "")
+        return ""
 
     def _noted(self, name: str) -> str:
         """Return the note on a piece of evidence, which begins with its name; without one, the name."""
@@ -259,6 +274,12 @@ def _shown(evidence: Evidence) -> dict[str, Any]:
     }
 
 
+def _rounded_up(number: float) -> int:
+    """Return a number with all but its first two digits rounded up."""
+    unit: int = 10 ** max(0, len(str(int(number))) - 2)
+    return ceil(number / unit) * unit
+
+
 def _rejected(evidence: Sequence[Evidence], level: float) -> list[bool]:
     return holm([one.finding().p_value for one in evidence], level)
 
@@ -279,8 +300,8 @@ def _claim(value: object) -> Claim:
         raise UsageError(f"claim has the fields {sorted(given)}; it must have {[one.name for one in fields(Claim)]}")
     numbers = {name: expect(given[name], float, f"claim.{name}") for name in ("level", "total_variation", "power")}
     for name, number in numbers.items():
-        if not 0 < number < 1:
-            raise UsageError(f"claim.{name} is {number}; it must be between 0 and 1")
+        if not _LEAST_CLAIM <= number <= 1 - _LEAST_CLAIM:
+            raise UsageError(f"claim.{name} is {number}; it must be between {_LEAST_CLAIM} and {1 - _LEAST_CLAIM}")
     shown_by = given["shown_by"]
     return Claim(**numbers, shown_by=None if shown_by is None else expect(shown_by, str, "claim.shown_by"))
 
