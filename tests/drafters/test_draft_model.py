@@ -1,5 +1,6 @@
 """The draft model's cache follows the context, its laws are the ones it drew from, and it never fails the target."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,6 +219,19 @@ def test_what_requests_of_a_round_begin_with_is_read_once(params):
         (alone,) = make()[0].propose([request(context, params=params)])
         assert draft.token_ids == alone.token_ids
         assert np.array_equal(np.asarray(draft.probs), np.asarray(alone.probs))
+
+
+def test_it_is_read_once_and_no_faster_than_others_can_wait_for():
+    contexts = [[*PROMPT * 4, 1], [*PROMPT * 4, 2], [*PROMPT * 4, 2, 3]]
+    requests = [replace(request(one, request_id=number), max_read_tokens=40) for number, one in enumerate(contexts)]
+    drafter, backend = make()
+    for number in range(1, 5):
+        drafts = drafter.propose(requests)
+        assert [(draft.token_ids, draft.is_reading) for draft in drafts] == [((), True)] * 3
+        assert fed(backend) == 40 * number
+    drafts = drafter.propose(requests)
+    assert fed(backend) == 160 + 37 + 37 + 38 + 3 * 3
+    assert [draft.token_ids for draft in drafts] == [greedy(one, 4) for one in contexts]
 
 
 def test_a_request_that_comes_later_shares_with_those_that_are_open():

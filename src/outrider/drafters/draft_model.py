@@ -129,7 +129,10 @@ class DraftModelDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
         self._read_together([request for request in requests if request.request_id not in self._caches])
-        growths = [self._start(request) for request in requests]
+        started: list[_Growth | None] = []
+        for request in requests:
+            started.append(None if self._should_wait(request, started) else self._start(request))
+        growths = [growth for growth in started if growth is not None]
         self._read([growth for growth in growths if growth.is_reading])
         growing = [growth for growth in growths if self._can_grow(growth)]
         while growing:
@@ -142,7 +145,7 @@ class DraftModelDrafter:
         for growth in growths:
             if not growth.is_chain:  # what is accepted of a tree is fed again with the token after it
                 self._backend.crop(growth.cache.sequence_id, growth.cache.num_confirmed)
-        return [growth.to_draft() for growth in growths]
+        return [Draft((), is_reading=True) if growth is None else growth.to_draft() for growth in started]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
         """Nothing to learn: the next context says it all."""
@@ -158,7 +161,8 @@ class DraftModelDrafter:
         for request, following in pairwise(requests):
             length = _common_length(request.context_ids, following.context_ids)
             shared_ids = request.context_ids[: min(length, len(request.context_ids) - 1)]  # the last has its own pass
-            if not _WORTH_SHARING <= len(shared_ids) <= self._backend.max_length:
+            most = self._backend.max_length if request.max_read_tokens is None else request.max_read_tokens
+            if not _WORTH_SHARING <= len(shared_ids) <= min(most, self._backend.max_length):
                 continue
             if max(shared_ids) < self._backend.vocab_size:
                 cache = self._caches[request.request_id] = self._open(request)
@@ -166,6 +170,16 @@ class DraftModelDrafter:
                     piece = shared_ids[start : start + PIECE]
                     self._backend.forward([Rows(cache.sequence_id, piece, num_logits=0)])
                     cache.num_confirmed += len(piece)
+
+    def _should_wait(self, request: DraftRequest, started: Sequence[_Growth | None]) -> bool:
+        """Whether another request is about to read, a piece a round, more of what this new one begins with, too."""
+        return request.request_id not in self._caches and any(
+            growth.is_reading
+            and _common_length(growth.request.context_ids, request.context_ids)
+            >= growth.cache.num_confirmed + _WORTH_SHARING
+            for growth in started
+            if growth is not None
+        )
 
     def _open(self, request: DraftRequest) -> _Cache:
         """Return a cache for a new request, with what another request's holds of its context."""
