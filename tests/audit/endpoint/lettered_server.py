@@ -64,9 +64,10 @@ class ToyModel:
     Attributes:
         faults: What is wrong with its speculation: ``"residual"`` (a rejected token is replaced by a draw from the
             target's law), ``"draft"`` (greedy drafts are never checked), ``"penalty"`` (penalties are ignored),
-            ``"overrun"`` (max_tokens and stop are looked at once a round), ``"logprobs"`` (0 for accepted tokens),
-            ``"none"`` (no logprobs), ``"seed"`` (seeds are ignored), ``"frozen"`` (the same random numbers for each
-            request), ``"impossible"`` (some answers hold a token that cannot be).
+            ``"stale"`` (they count the tokens before the round only), ``"raw"`` (logprobs are those before penalties,
+            which is no fault), ``"overrun"`` (max_tokens and stop are looked at once a round), ``"logprobs"`` (0 for
+            accepted tokens), ``"none"`` (no logprobs), ``"seed"`` (seeds are ignored), ``"frozen"`` (the same random
+            numbers for each request), ``"impossible"`` (some answers hold a token that cannot be).
         speculates: Whether it drafts at all.
     """
 
@@ -121,7 +122,7 @@ class ToyModel:
         for place, token in enumerate(drafted):
             now = (*ids, *drafted[:place])
             target, draft = (
-                self.law(now, prompt_length, question)[0],
+                shaped(target_law(now), ids if "stale" in self.faults else now, prompt_length, question)[0],
                 shaped(draft_law(now), now, prompt_length, question)[0],
             )
             is_accepted = rng.random() * draft[token] < target[token]
@@ -148,7 +149,8 @@ class ToyModel:
         return Answer(text.rstrip("."), places, reason, len(prompt), len(out))
 
     def _place(self, question, ids, prompt_length, token, is_accepted):
-        logits = self.law(ids, prompt_length, question)[1]
+        asked = _without_penalties(question) if "raw" in self.faults else question
+        logits = self.law(ids, prompt_length, asked)[1]
         total = math.log(sum(map(math.exp, logits)))
         values = {letter: logit - total for letter, logit in zip(LETTERS, logits, strict=True)}
         if "logprobs" in self.faults and is_accepted:

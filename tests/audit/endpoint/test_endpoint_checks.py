@@ -121,14 +121,23 @@ def answer(*tokens, gap=1.0, top=True):
     return Answer("".join(tokens), places, "length", 1, len(tokens))
 
 
+def said_to_be(logprob, top):
+    """Return an answer whose second token is told about in this way."""
+    return Answer("ab", (Place("a", -0.1, {"a": -0.1}), Place("b", logprob, top)), "length", 1, 2)
+
+
 def test_partings():
     assert part("", answer("a", "b"), answer("a", "b")) is None
     near = part("", answer("a", "x"), answer("a", "b", gap=0.01))
     assert (near.place, near.said, near.expected) == (1, "x", "b")
     assert near.gap == pytest.approx(0.01)
-    assert part("", answer("a", "z"), answer("a", "b", gap=3)).gap == pytest.approx(3)  # further than the last listed
+    further = part("", answer("a", "z"), answer("a", "b", gap=3))  # than the last listed
+    assert further.gap == pytest.approx(3)
+    assert (near.is_least, further.is_least) == (False, True)
     assert part("", answer("a", "x"), answer("a", "b", top=False)).gap is None
     assert part("", answer("a"), answer("a", "b")).gap is None
+    assert part("", answer("a", "x"), answer("a", "b", gap=-1)).gap is None  # the token said is not the likeliest
+    assert part("", answer("a", "x"), said_to_be(-math.inf, {"b": -math.inf, "x": -math.inf})).gap is None
     text_only = part("", Answer("abx"), Answer("aby"))
     assert (text_only.place, text_only.said, text_only.expected, text_only.gap) == (2, "x", "y", None)
 
@@ -158,6 +167,11 @@ class Fixed:
         (answer("a", "b"), answer("a", "b"), "pass"),
         (answer("a", "x"), answer("a", "b", gap=0.05), "pass"),
         (answer("a", "x"), answer("a", "b", gap=0.5), "fail"),
+        (answer("a", "z"), answer("a", "b", gap=0.5), "fail"),
+        # A server that reports one token, or nothing but zeros or nulls, has not said that others are as likely.
+        (answer("a", "x"), said_to_be(0.0, {"b": 0.0}), "inconclusive"),
+        (answer("a", "x"), said_to_be(-0.1, {"b": -0.1, "c": -0.15}), "inconclusive"),
+        (answer("a", "x"), said_to_be(-math.inf, {"b": -math.inf, "x": -math.inf}), "inconclusive"),
         (Answer("ab"), Answer("ac"), "inconclusive"),
         (Answer(""), Answer(""), "inconclusive"),
     ],
@@ -166,6 +180,19 @@ def test_near_ties_are_told_from_errors(said, expected, verdict):
     check = check_greedy(Fixed(said), Fixed(expected), ["p"], max_tokens=2, near_tie=0.1)
     assert check.verdict(LEVEL) == verdict
     assert check.is_needed == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize(("faults", "verdict"), [((), "fail"), (("raw",), "inconclusive")])
+def test_penalties_that_lag_behind_do_not_pass_for_near_ties(faults, verdict):
+    """By logprobs from before penalties, what should have been penalised is likelier than what should be said."""
+    plan = replace(PLAN, prompts=("aa", "bc", "cd"))
+    found = audit(ToyModel(("stale", *faults), seed=3), ToyModel(faults, seed=4, speculates=False), plan)
+    for name in ("presence_penalty", "frequency_penalty"):
+        assert found[name].verdict(LEVEL) == verdict
+        assert found[name].is_needed == (verdict == "inconclusive")
+    right = audit(ToyModel(faults, seed=3), ToyModel(faults, seed=4, speculates=False), plan)
+    assert failed(right) == set()
+    assert not any(right[name].is_needed for name in found if name.endswith("penalty"))
 
 
 def test_a_server_that_says_little_is_not_judged_by_it():

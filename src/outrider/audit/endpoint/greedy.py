@@ -1,13 +1,15 @@
 """Greedy answers of two servers side by side: the same, apart at a near tie, or wrong.
 
 Two correct engines may part where the two likeliest tokens are so close that rounding decides. The log probabilities
-at the place where they part tell that from an error; without them nobody can.
+at the place where they part tell that from an error; without them nobody can, nor with such as are not those of the
+law that the token was chosen from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 
 from outrider.audit.endpoint.checks import Check, equality, nothing
 from outrider.audit.endpoint.questions import Answer, Asker, Question
@@ -15,6 +17,7 @@ from outrider.models.fields import shown
 
 NAME = "greedy answers"
 NUM_TOP = 5
+_ROUNDING = 1e-6  # of log probabilities in JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,10 @@ class Parting:
     Attributes:
         place: Of the first token that differs; of the first character, where tokens are not known.
         said: What the audited server says there, and ``expected`` what the other one does; empty after an end.
-        gap: By how much the other one finds its own token likelier, in nats; None if it does not say. Where the
-            token said is not among its likeliest, the gap to the last of those, which is less than the true one.
+        gap: By how much the other one finds its own token likelier, in nats; None if it does not say, or says that
+            another is the likeliest, as do log probabilities from before penalties.
+        is_least: The true gap may be larger: the token said is not among those reported, and this is the gap to the
+            last of them.
     """
 
     prompt: str
@@ -33,9 +38,17 @@ class Parting:
     said: str
     expected: str
     gap: float | None
+    is_least: bool = False
+
+    def is_near(self, near_tie: float) -> bool | None:
+        """Whether rounding may have decided; None if nobody can tell."""
+        if self.gap is None or (self.is_least and self.gap <= near_tie):
+            return None
+        return self.gap <= near_tie
 
     def __str__(self) -> str:
-        gap = "by an unknown gap" if self.gap is None else f"by {self.gap:.3f} nats"
+        least = "at least " if self.is_least else ""
+        gap = "by an unknown gap" if self.gap is None else f"by {least}{self.gap:.3f} nats"
         return f"{shown(self.prompt)} at {self.place}: {self.said!r}, not {self.expected!r}, {gap}"
 
 
@@ -62,8 +75,8 @@ def judge(
     """Return what greedy answers come to beside those expected; see :func:`check_greedy`."""
     pairs = zip(prompts, answers, others, strict=True)
     partings = [parting for each in pairs if (parting := part(*each)) is not None]
-    errors = [one for one in partings if one.gap is not None and one.gap > near_tie]
-    unknown = [one for one in partings if one.gap is None]
+    errors = [one for one in partings if one.is_near(near_tie) is False]
+    unknown = [one for one in partings if one.is_near(near_tie) is None]
     if unknown and not errors:
         first = f"{len(unknown)} of {len(prompts)} part, as {unknown[0]}"
         return nothing(
@@ -87,9 +100,10 @@ def part(prompt: str, said: Answer, expected: Answer) -> Parting | None:
     if place >= min(len(ours), len(theirs)):  # one ends where the other goes on, by a token that is not shown
         return Parting(prompt, place, "".join(ours[place:][:1]), "".join(theirs[place:][:1]), None)
     there = expected.places[place]
-    other = there.top.get(ours[place], min(there.top.values(), default=None))
-    gap = None if other is None else max(there.logprob - other, 0.0)
-    return Parting(prompt, place, ours[place], theirs[place], gap)
+    other = there.top.get(ours[place], min(there.top.values(), default=inf))
+    is_likeliest = isfinite(there.logprob) and there.logprob >= other - _ROUNDING
+    gap = max(there.logprob - other, 0.0) if is_likeliest else None
+    return Parting(prompt, place, ours[place], theirs[place], gap, is_least=ours[place] not in there.top)
 
 
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
