@@ -73,6 +73,7 @@ def test_a_model_file_stands_in_for_a_baseline(outrider, models, tmp_path):
         (("--base-url", "http://127.0.0.1:9/v1", "--timeout", "nan"), "--timeout is nan"),
         (("--base-url", "http://127.0.0.1:9/v1", "--api-key-env", "NO_SUCH_KEY"), "'NO_SUCH_KEY', and that variable"),
         (("--base-url", "http://127.0.0.1:9/v1", "--extra-body", "[1"), "is not JSON"),
+        (("--base-url", "http://127.0.0.1:9/v1", "--extra-body", '{"a": NaN}'), "NaN is not a number"),
         (("--base-url", "http://127.0.0.1:9/v1", "--extra-body", "[]"), "must be an object"),
         ((), "Missing option '--base-url'"),
     ],

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -214,9 +214,13 @@ def _key(name: str | None) -> str | None:
     return key
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
 def _fields(text: str) -> dict[str, Any]:
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--extra-body is {shown(text)}, which is not JSON: {error}") from error
     if not isinstance(fields, dict):

@@ -50,6 +50,7 @@ def client(*replies, waits=None, max_requests=100, **fields):
         ("soon", 0.5),
         ("-3", 0.5),
         ("nan", 0.5),
+        ("Mon, 01 Jan 2020 00:00:00 +99999999999999999", 0.5),
     ],
 )
 def test_it_waits_as_long_as_a_server_that_limits_rates_asks(header, waited):
@@ -130,11 +131,37 @@ def test_a_refusal_says_what_the_server_says():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "toy", "ftp://toy/v1", "http://", "http://me:secret@toy/v1", "http://toy/v1?key=1"]
+    "url",
+    [
+        *("", "toy", "ftp://toy/v1", "http://", "http://me:secret@toy/v1", "http://toy/v1?key=1"),
+        *("http://a..b/v1", "http://xn--/v1", f"http://{'a' * 70}/v1"),
+    ],
 )
 def test_urls_that_are_none_are_refused(url):
     with pytest.raises(UsageError):
         Client(Server(base_url=url), Meter(5), sleep=lambda _: None, now=lambda: NOW)
+
+
+@pytest.mark.parametrize("key", ["sésame", "a\nb", "\udcff"])
+def test_keys_that_no_header_may_hold_are_refused(key):
+    with pytest.raises(UsageError, match="the API key holds what no HTTP header may"):
+        Client(Server(base_url="http://toy/v1", api_key=key), Meter(5), sleep=lambda _: None, now=lambda: NOW)
+
+
+def test_a_model_whose_name_is_no_text_is_asked_for_as_it_is_spelled():
+    transport = Scripted(httpx.Response(200, content=rb'{"data": [{"id": "\ud800"}]}'), GOOD)
+    one = Client(Server(base_url="http://toy/v1"), Meter(5), sleep=lambda _: None, now=lambda: NOW, transport=transport)
+    assert one.model == "\ud800"
+    assert rb'"\ud800"' in transport.requests[1].content
+
+
+def test_numbers_and_bytes_that_are_none_break_nothing():
+    values = '{"tokens": ["a"], "token_logprobs": [-1' + "0" * 400 + "]}"
+    one, _ = client(httpx.Response(200, text=f'{{"choices": [{{"text": "a", "logprobs": {values}}}]}}'))
+    assert one.ask(QUESTION).places == (Place("a", -float("inf")),)
+    place = '{"token": "\\ufffd", "logprob": -1, "bytes": ' + "[" * 900 + "]" * 900 + "}"
+    one, _ = client(httpx.Response(200, text=f'{{"choices": [{{"text": "a", "logprobs": {{"content": [{place}]}}}}]}}'))
+    assert one.ask(QUESTION).places == (Place("\ufffd", -1.0),)
 
 
 def test_a_server_without_models_needs_a_name():

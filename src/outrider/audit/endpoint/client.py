@@ -115,7 +115,7 @@ class Client:
         self._extra = dict(server.extra)
         self._concurrency = server.concurrency
         self._http = httpx.Client(
-            headers={} if server.api_key is None else {"Authorization": f"Bearer {server.api_key}"},
+            headers={} if server.api_key is None else {"Authorization": f"Bearer {_checked_key(server.api_key)}"},
             timeout=server.timeout_s,
             transport=transport,
         )
@@ -215,7 +215,10 @@ class Client:
         )
 
     def _receive(self, method: str, path: str, body: object) -> tuple[int, httpx.Headers, bytes]:
-        with self._http.stream(method, self.name + path, json=body) as reply:
+        # Half a surrogate pair, as in a model's name, can be spelled in JSON though not in UTF-8.
+        content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        sent: dict[str, Any] = {} if body is None else {"content": content, "headers": headers}
+        with self._http.stream(method, self.name + path, **sent) as reply:
             data = b""
             for part in reply.iter_bytes():
                 data += part
@@ -231,7 +234,7 @@ class Client:
             return float(header)
         try:
             until = parsedate_to_datetime(header)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
         return max((until - self._now()).total_seconds(), 0.0)
@@ -247,13 +250,21 @@ class Client:
 def _checked(base_url: str) -> str:
     try:
         url = httpx.URL(base_url)
-    except (httpx.InvalidURL, TypeError) as error:
+        host = url.host
+        url.raw_host.decode().encode("idna")  # as the lookup of names does
+    except (httpx.InvalidURL, TypeError, UnicodeError) as error:
         raise UsageError(f"{shown(base_url)} is no URL: {error}; write http://127.0.0.1:8080/v1") from error
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not host:
         raise UsageError(f"{shown(base_url)} is no http URL; write http://127.0.0.1:8080/v1")
     if url.userinfo or url.query or url.fragment:
         raise UsageError("the base URL has a password, a query or a fragment; give the key with --api-key-env")
     return str(url).rstrip("/")
+
+
+def _checked_key(key: str) -> str:
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError("the API key holds what no HTTP header may, as a line break or what is not ASCII; correct it")
+    return key
 
 
 def _message(document: object) -> str:

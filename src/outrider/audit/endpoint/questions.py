@@ -156,7 +156,9 @@ def _chat_place(one: Mapping[str, Any]) -> Place:
 def _token(one: Mapping[str, Any]) -> str:
     """Return the token's text; where that is cut within a character, with the bytes that tell it from others."""
     text, data = _text(one.get("token")), one.get("bytes")
-    return f"{text}{data}" if "\ufffd" in text and isinstance(data, list) else text
+    if "\ufffd" not in text or not isinstance(data, list) or not all(isinstance(byte, int) for byte in data):
+        return text
+    return f"{text}{data}"
 
 
 def _top(top: object) -> dict[str, float]:
@@ -189,4 +191,4 @@ def _logprob(value: object) -> float:
         return -math.inf
     if not isinstance(value, int | float) or isinstance(value, bool) or not value <= 1e-3:
         raise EndpointError(f"the answer has {shown(value)} for a log probability; it must be a number, at most 0")
-    return min(float(value), 0.0)
+    return min(float(value), 0.0) if value > -1e300 else -math.inf  # a whole number may be beyond all floats
