@@ -80,6 +80,17 @@ def test_an_impossible_token_is_a_failure_by_itself():
     assert evidence.finding().p_value == 0
 
 
+@pytest.mark.parametrize("after", [(), (0,)])
+def test_a_token_beyond_the_vocabulary_is_a_failure_by_itself(after):
+    drawn = draws(200, np.random.default_rng(1), depth=2, prompts=("a",))
+    drawn["a"] += [(4, *after)] * 60
+    evidence, distance = against_law("x", drawn, law)
+    assert evidence.finding().p_value == 0
+    assert distance.value > 0.1
+    drawn["a"][200:] = [(0, 4 + number) for number in range(60)]  # no two alike
+    assert against_law("x", drawn, law)[0].finding().p_value == 0
+
+
 def test_few_draws_are_no_evidence():
     few = draws(10, np.random.default_rng(1))
     assert compare("x", few, few)[0].num == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,15 +65,15 @@ def against_law(name: str, draws: Mapping[str, Sequence[Draw]], law: Law) -> tup
         name: Of the evidence.
         draws: By prompt; their units are token ids.
         law: From a prompt and the token ids after it, the law of the next token, ``[vocab_size]``. A token of
-            probability zero is a failure by itself.
+            probability zero is a failure by itself, and so is one that there is none of, such as ``vocab_size``.
     """
-    cells = [
-        pooled([seen[unit] for unit in range(len(probs))], probs)
-        for prompt, each in draws.items()
-        for start, seen in by_beginning(each).items()
-        if seen.total() >= LEAST_GROUP
-        for probs in [law(prompt, start)]
-    ]
+    cells = []
+    for prompt, each in draws.items():
+        size = len(law(prompt, ()))
+        for start, seen in by_beginning(each).items():
+            if seen.total() >= LEAST_GROUP and all(unit < size for unit in start):
+                counts = [seen[unit] for unit in range(size)]
+                cells.append(pooled([*counts, seen.total() - sum(counts)], np.append(law(prompt, start), 0.0)))
     estimates = []
     for prompt, each in draws.items():
         estimates.append(_tv_to_law(each, lambda draw, prompt=prompt: _chance(draw, prompt, law)))  # type: ignore[misc]
@@ -128,4 +128,10 @@ def _tv_to_law(draws: Sequence[Draw], chance: Callable[[Draw], float]) -> tuple[
 
 
 def _chance(draw: Draw, prompt: str, law: Law) -> float:
-    return prod(float(law(prompt, draw[:place])[unit]) for place, unit in enumerate(draw))
+    chance = 1.0
+    for place, unit in enumerate(draw):
+        probs = law(prompt, draw[:place])
+        if unit >= len(probs):
+            return 0.0
+        chance *= float(probs[unit])
+    return chance
