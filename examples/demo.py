@@ -89,7 +89,7 @@ def main() -> int:
             llm.generate(args.prompt, SamplingParams(max_tokens=2))
 
     params = SamplingParams(max_tokens=args.max_tokens)
-    columns = [Column(f"{target.name} alone"), Column(f"with {draft.name} riding ahead")]
+    columns = [Column(f"{target.name} alone"), Column(f"with {draft.name} drafting")]
     with Live(
         console=console,
         auto_refresh=False,

@@ -16,7 +16,7 @@ def test_it_shows_both_answers_and_that_they_are_the_same(models):
     assert done.returncode == 0, done.stderr
     assert "the same 30 tokens, the same text" in done.stdout
     assert "target alone" in done.stdout
-    assert "with draft riding ahead" in done.stdout
+    assert "with draft drafting" in done.stdout
     assert done.stdout.count(" tokens/s") == 2
 
 

@@ -102,10 +102,9 @@ def test_a_plan_not_to_speculate_drafts_nothing_and_is_a_no_under_require(outrid
     assert status == 0
     assert "Do not speculate" in out
     assert plan(outrider, models, prompts, "--draft", "ngram", "--require")[0] == 1
-    planned = json.loads(
-        outrider("generate", "abc", "--max-tokens", "4", "--threads", "1", "--json", "--plan", saved)[1]
-    )
-    assert not planned["speculation"]["active"]
+    _, out, err = outrider("generate", "abc", "--max-tokens", "4", "--threads", "1", "--json", "--plan", saved)
+    assert not json.loads(out)["speculation"]["active"]
+    assert f"the plan {saved} says not to speculate" in err
 
 
 def test_without_draft_every_model_at_hand_takes_part(outrider, models, prompts):

@@ -216,8 +216,9 @@ def certificate_from_json(document: Mapping[str, Any]) -> Certificate:
     Raises:
         UsageError: It is not what it should be; the message says where.
     """
-    if document.get("outrider_certificate") != SCHEMA:
-        raise UsageError(f"outrider_certificate is {document.get('outrider_certificate')!r}; it must be {SCHEMA}")
+    version = document.get("outrider_certificate")
+    if version != SCHEMA:
+        raise UsageError(f"outrider_certificate is {version!r} and not {SCHEMA}: it is no certificate, or a later one")
     known = {one.name for one in fields(Certificate)} | _DERIVED
     unknown = sorted(set(document) - known)
     if unknown:

@@ -165,6 +165,8 @@ class EngineFlags:
             planned = apply_plan(
                 Path(plan), resolver=resolver, environment=os.environ, target=self.target, threads=self.threads
             )
+            if not planned.draft:
+                console.say(f"the plan {plan} says not to speculate")
             return LLM(
                 planned.target,
                 planned.draft,

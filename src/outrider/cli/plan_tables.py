@@ -10,15 +10,20 @@ from outrider.planner.document import Figure, Outcome, Plan, Prompts
 from outrider.planner.predict import LEAST_PROMPTS
 
 _SHOWN = 12  # choices
-_RUN = ["run", "times plain", "predicted by run", "at the run's costs"]
 
 
 def show_plan(plan: Plan, saved_as: str | None) -> None:
     """Print the choices, the best first, the best of each family, and what to do."""
     console = Console(highlight=False, markup=False)
     console.width = console.width if console.is_terminal else 160
-    console.print(_choices(plan))
+    shown = _shown(plan)
+    console.print(_choices(plan, shown))
+    if len(plan.choices) > len(shown):
+        console.print(f"   ... and {len(plan.choices) - len(shown)} slower ones, in --json and --report")
     console.print()
+    if any(one.measured_tokens_per_s is not None for one in plan.choices):
+        console.print(_runs(plan))
+        console.print()
     if plan.by_family:
         console.print(_families(plan))
         console.print()
@@ -26,24 +31,36 @@ def show_plan(plan: Plan, saved_as: str | None) -> None:
         console.print(one_line(line), soft_wrap=not console.is_terminal)
 
 
-def _choices(plan: Plan) -> Table:
-    table = Table("", "choice", box=None, header_style="bold", pad_edge=False)
-    headings = ["tokens/s", "times plain", "tokens a round", "drafted", "first accepted"]
-    is_run = any(one.measured_tokens_per_s is not None for one in plan.choices)
-    for heading in [*headings, *(_RUN if is_run else [])]:
-        table.add_column(heading, justify="right", no_wrap=heading == "times plain")
+def _shown(plan: Plan) -> list[int]:
+    """Return the fastest choices, the recommended one and plain decoding, by number."""
     order = sorted(range(len(plan.choices)), key=lambda number: -plan.choices[number].speed.tokens_per_s.value)
-    shown = order[:_SHOWN] if 0 in order[:_SHOWN] else [*order[: _SHOWN - 1], 0]
+    return [number for rank, number in enumerate(order) if rank < _SHOWN or number in (0, plan.recommended)]
+
+
+def _choices(plan: Plan, shown: list[int]) -> Table:
+    table = Table("", "choice", box=None, header_style="bold", pad_edge=False)
+    for heading in ("tokens/s", "times plain", "tokens\na round", "drafted", "first\naccepted"):  # for 80 columns
+        table.add_column(heading, justify="right", no_wrap=heading == "times plain")
     for number in shown:
         one = plan.choices[number]
         mark = "→" if number == plan.recommended else ""
         cells = [mark, one_line(one.name), f"{one.speed.tokens_per_s.value:.1f}", _interval(one.speed.speedup)]
         cells += [f"{one.tokens_per_round:.2f}", f"{one.drafted_per_round:.1f}", _first(one)]
-        if is_run:
-            cells += _run(one, plan.choices[0])
         table.add_row(*cells, style="bold" if mark else None)
-    if len(order) > len(shown):
-        table.add_row("", f"... and {len(order) - len(shown)} slower ones, in --json and --report")
+    return table
+
+
+def _runs(plan: Plan) -> Table:
+    table = Table("   choice", box=None, header_style="bold", pad_edge=False)
+    for heading in ("run", "times plain", "predicted\nby run", "at the run's\ncosts"):
+        table.add_column(heading, justify="right")
+    plain = plan.choices[0].measured_tokens_per_s
+    for one in plan.choices:
+        run, repriced = one.measured_tokens_per_s, one.repriced_tokens_per_s
+        if run and plain:
+            then = "" if repriced is None else f"{repriced / run:.2f}"
+            cells = [f"{run:.1f}", f"{run / plain:.2f}", f"{one.speed.tokens_per_s.value / run:.2f}", then]
+            table.add_row("   " + one_line(one.name), *cells)
     return table
 
 
@@ -123,11 +140,3 @@ def _interval(figure: Figure) -> str:
 
 def _first(one: Outcome) -> str:
     return f"{one.positions[0].acceptance_prob.value:.0%}" if one.positions else ""
-
-
-def _run(one: Outcome, plain: Outcome) -> list[str]:
-    run, repriced, plain_run = one.measured_tokens_per_s, one.repriced_tokens_per_s, plain.measured_tokens_per_s
-    if not run or not plain_run:
-        return [""] * len(_RUN)
-    then = "" if repriced is None else f"{repriced / run:.2f}"
-    return [f"{run:.1f}", f"{run / plain_run:.2f}", f"{one.speed.tokens_per_s.value / run:.2f}", then]
