@@ -71,6 +71,16 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_audited(tm
     assert main(["audit", "exact", "--out", ""]) == 2
 
 
+def test_a_directory_that_only_others_may_write_in_is_refused_too(tmp_path, exact_is, capsys, monkeypatch):
+    exact_is(None)
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)  # who runs the tests may be root
+    assert main(["audit", "exact", "--out", str(tmp_path / "one.json")]) == 2
+    assert f"nothing can be written in {tmp_path}" in capsys.readouterr().err
+    kept = ["--save", str(tmp_path / "plan.json")]
+    assert main(["plan", "--target", "none.gguf", "--prompts", "none.jsonl", *kept]) == 2
+    assert "which cannot be written" in capsys.readouterr().err
+
+
 def test_a_verdict_that_is_no_pass_is_status_1(exact_is, capsys):
     exact_is(certificate(failures=1))
     assert main(["audit", "exact", "--json"]) == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from outrider.cli.plan_tables import show_plan
 from outrider.planner import compose
 from outrider.planner.apply import read_plan
 
@@ -40,7 +41,7 @@ def plan(outrider, models, prompts, *args):
     return outrider("plan", *common, "--prompts", prompts, *args)
 
 
-def test_a_plan_is_a_document_a_page_and_tables(outrider, models, prompts, tmp_path, always):
+def test_a_plan_is_a_document_a_page_and_tables(outrider, models, prompts, tmp_path, always, capfd):
     saved, page = tmp_path / "plan.json", tmp_path / "plan.html"
     drafts = ("--draft", models["draft"], "--draft", models["other"], "--draft", "ngram")
     status, out, err = plan(
@@ -67,6 +68,8 @@ def test_a_plan_is_a_document_a_page_and_tables(outrider, models, prompts, tmp_p
     text = page.read_text()
     assert text.count("<svg") == 4
     assert not re.search(r"https?://|src=|@import", text)
+    show_plan(read_plan(saved), None)
+    assert "predicted  at the run's" in capfd.readouterr().out
     status, out, _ = plan(outrider, models, prompts, "--draft", "ngram")
     assert status == 0
     assert "ngram, 16" in out

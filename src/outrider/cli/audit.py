@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -223,10 +224,12 @@ def check_places(out: str | None) -> None:
     Raises:
         UsageError: It cannot.
     """
-    if out is not None:
-        for path in _places(out):
-            if path.is_dir() or not path.absolute().parent.is_dir():
-                raise UsageError(f"--out is {out!r}; {path} is no file in a directory that exists; name another")
+    for path in () if out is None else _places(out):
+        folder = path.absolute().parent
+        if path.is_dir() or not folder.is_dir():
+            raise UsageError(f"--out is {out!r}; {path} is no file in a directory that exists; name another")
+        if not os.access(folder, os.W_OK):
+            raise UsageError(f"--out is {out!r}; nothing can be written in {folder}; name another")
 
 
 def _places(out: str) -> tuple[Path, Path]:

@@ -100,8 +100,11 @@ def _check_place(name: str, path: str | None) -> None:
         return
     if not path or "\0" in path:
         raise UsageError(f"{name} is {path!r}; name a file")
-    if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
+    folder = Path(path).absolute().parent
+    if Path(path).is_dir() or not folder.is_dir():
         raise UsageError(f"{name} is {path!r}, which is no file in a directory that exists; name another")
+    if not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise UsageError(f"{name} is {path!r}, which cannot be written; name another")
 
 
 def _wish(flags: Flags, draft: list[str] | None, models: str | None, prompts: str | None, *, num_run: int) -> Wish:
