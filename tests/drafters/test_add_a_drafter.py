@@ -1,8 +1,10 @@
 """The page about adding a drafter says what works: its code runs, and passes its own test."""
 
 import re
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from toy_llm import toy_model
@@ -15,14 +17,16 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "add_a_drafter.md"
 
 
 @pytest.fixture
-def example():
+def example(monkeypatch):
     """The names that the blocks of code on the page define."""
     blocks = re.findall(r"<!-- (\w+\.py) -->\n```python\n(.*?)```\n<!-- end -->", PAGE.read_text(), re.DOTALL)
     assert [name for name, _ in blocks] == ["phrases.py", "test_phrases.py"]
-    names = {}
+    package, module = ModuleType("my_package"), ModuleType("my_package.phrases")
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for name, code in blocks:
-        exec(compile(code, name, "exec"), names)
-    return names
+        exec(compile(code, name, "exec"), vars(module))
+    return vars(module)
 
 
 def test_the_example_keeps_the_contract(example):
