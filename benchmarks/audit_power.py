@@ -1,7 +1,7 @@
 """What the default budget of ``outrider audit pair`` finds: engines that are wrong by little where it draws.
 
     python -m benchmarks.audit_power --faults all --rules token block --jobs 2 --out benchmarks/results/audit-power.json
-    python -m benchmarks.audit_power --distances 0 --rules token block --runs 10000 --jobs 2 --out ...
+    python -m benchmarks.audit_power --distances 0 --rules token block --runs 6000 --jobs 2 --out ...
     python -m benchmarks.audit_power --model smollm2-135m --runs 3
 
 The engine is the real one with a verifier that is wrong in a share of its refusals, such that the law of the first
