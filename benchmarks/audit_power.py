@@ -35,7 +35,7 @@ from outrider.audit.draws import Prefix, WatchedDrafter
 from outrider.audit.evidence import Equality
 from outrider.audit.memory import CheckedBackend, RememberedBackend
 from outrider.audit.pair import GREEDY, SEEDED, Wish, encode, load_wished, remembering_drafter
-from outrider.audit.sampled import BLOCK, Budget, Pair, SamplingAudit, sampling_evidence
+from outrider.audit.sampled import BLOCK, Budget, Pair, Report, SamplingAudit, sampling_evidence
 from outrider.audit.state import Progress
 from outrider.audit.tally import Tally, joint_name
 from outrider.audit.texts import PROMPTS
@@ -110,7 +110,7 @@ class DealtAudit(SamplingAudit):
     def _drawing(self, stepper: Stepper) -> Any:
         return self._dealings[isinstance(stepper, WrongStepper)]
 
-    def _draws(self, prefix: Prefix, numbers: range) -> Any:
+    def _draws(self, prefix: Prefix, numbers: range, where: str, report: Report) -> Any:  # noqa: ARG002
         return self._right.draw(prefix, numbers)
 
     def _probe(self, prefix: Prefix) -> Probs:

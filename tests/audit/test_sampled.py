@@ -1,5 +1,7 @@
 """Draws meet the drafts that users' rounds do, and those at several places are independent of one another."""
 
+from dataclasses import replace
+
 import pytest
 from toy_pairs import WISH, toy_draft, toy_target
 
@@ -36,10 +38,26 @@ def test_places_of_one_length_and_one_law_are_not_drawn_from_by_the_same_coins()
     pair = Pair(toy_target(), WatchedDrafter(drafter), 3, 0, "coupled")
     audit = SamplingAudit(pair, WISH.params, WISH.budget, WISH.claim)
     progress = Progress()
+    told = []
     # Toy models look at the last two tokens only.
     places = [Prefix("one", (1, 2, 3, 4, 5)), Prefix("other", (9, 8, 7, 4, 5))]
-    audit.run(places, progress, lambda _text: None, lambda: None)
+    audit.run(places, progress, told.append, lambda: None)
     one, other = progress.tallies
     assert one.num == other.num == WISH.budget.draws // 2
     assert one.joint[1] == other.joint[1]
     assert one.joint[0] != other.joint[0]
+    half = WISH.budget.draws // 2
+    assert [line.split(": ")[0] for line in told] == ["1 of 2 places (one)", "2 of 2 places (other)"]
+    assert told[0].startswith(f"1 of 2 places (one): {half:,} draws, ")
+
+
+def test_progress_is_told_within_a_place(monkeypatch):
+    monkeypatch.setattr("outrider.audit.sampled._TOLD", 40)
+    draft = toy_draft()
+    drafter = DraftModelDrafter(draft.backend, vocab_size=draft.vocab_size, name="draft")
+    pair = Pair(toy_target(), WatchedDrafter(drafter), 3, 0, "token")
+    told = []
+    audit = SamplingAudit(pair, WISH.params, replace(WISH.budget, draws=120), WISH.claim)
+    audit.run([Prefix("one", (1, 2, 3, 4, 5))], Progress(), told.append, lambda: None)
+    assert told[:2] == ["1 of 1 places (one): 40 of 120 draws", "1 of 1 places (one): 80 of 120 draws"]
+    assert len(told) == 3

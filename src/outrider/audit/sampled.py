@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from outrider.engine.step import Stepper
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 from outrider.types import Probs, Weights
 
+_TOLD = 3000  # draws between two lines of progress
 BLOCK = 1000  # draws between two looks of the sequential test
 _DIRECT = 32  # draws at each place that run the model
 _NUM_TESTS = 28  # and two for each depth of a draft: more than there are, for the level at which a run stops early
@@ -159,7 +160,8 @@ class SamplingAudit:
             order = DirectedOrder(laws.probs(()), self._probe(prefix))
             before = self._checked.num_rows, self._checked.num_different
             numbers = _numbers(number, per_prefix)
-            draws = self._draws(prefix, numbers)
+            where = f"{number + 1} of {len(prefixes)} places ({prefix.name})"
+            draws = self._draws(prefix, numbers, where, report)
             progress.tallies.append(self._count(draws, laws, order, number, per_prefix, progress.tallies))
             progress.num_rows += self._checked.num_rows - before[0]
             progress.num_different += self._checked.num_different - before[1]
@@ -170,17 +172,21 @@ class SamplingAudit:
             keep()
             is_found = "found out" if self._is_convinced(progress.controls) else "not yet found out"
             report(
-                f"{number + 1} of {len(prefixes)} places ({prefix.name}): {per_prefix:,} draws, "
-                f"{self._memory.num_computed:,} rows computed; the wrong variant is {is_found}"
+                f"{where}: {progress.tallies[-1].num:,} draws, {self._memory.num_computed:,} rows computed; "
+                f"the wrong variant is {is_found}"
             )
 
     def close(self) -> None:
         """Free what the target's backend holds for it."""
         self._memory.close()
 
-    def _draws(self, prefix: Prefix, numbers: range) -> Iterator[Draw]:
-        yield from self._direct.draw(prefix, numbers[:_DIRECT])
-        yield from self._right.draw(prefix, numbers[_DIRECT:])
+    def _draws(self, prefix: Prefix, numbers: range, where: str, report: Report) -> Iterator[Draw]:
+        """Yield draws, and report every few thousand how many there have been."""
+        direct, rest = self._direct.draw(prefix, numbers[:_DIRECT]), self._right.draw(prefix, numbers[_DIRECT:])
+        for done, draw in enumerate(chain(direct, rest), start=1):
+            yield draw
+            if done % _TOLD == 0 and done < len(numbers):
+                report(f"{where}: {done:,} of {len(numbers):,} draws")
 
     def _count(  # noqa: PLR0913 - what a tally is made of
         self,
