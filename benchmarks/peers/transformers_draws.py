@@ -16,6 +16,8 @@ from typing import Any
 import torch
 import transformers
 
+SIDE_BY_SIDE = 64  # plain draws
+
 
 def load(folder: str) -> Any:
     [file] = Path(folder).glob("*.gguf")
@@ -43,10 +45,14 @@ def main() -> None:
     drawn = []
     for prefix in task["prefixes"]:
         prompt = torch.tensor([prefix])
-        draws = []
-        for _ in range(task["num_draws"]):
-            tokens = target.generate(prompt, attention_mask=torch.ones_like(prompt), **options)[0]
-            draws.append(tokens[len(prefix) :].tolist())
+        draws: list[list[int]] = []
+        while len(draws) < task["num_draws"]:
+            # Assisted generation draws one answer at a time.
+            num = 1 if task["draft"] is not None else min(SIDE_BY_SIDE, task["num_draws"] - len(draws))
+            tokens = target.generate(
+                prompt, attention_mask=torch.ones_like(prompt), num_return_sequences=num, **options
+            )
+            draws += tokens[:, len(prefix) :].tolist()
         drawn.append(draws)
     print(json.dumps({"version": f"transformers {version('transformers')}, torch {torch.__version__}", "draws": drawn}))
 
