@@ -115,17 +115,39 @@ def test_rounds_that_read_are_stretched_no_more_than_asked():
     pace.observe(1.0, 0, 2)
     pace.observe(0.9, 8, 0)  # by chance
     assert pace.budget <= 32
+    for _ in range(50):
+        pace.observe(1.0, 8, 0)  # reading that costs nothing
+    assert pace.budget == PIECE
+    for _ in range(50):
+        pace.observe(1.0, 0, 2)
+    assert pace.budget == 16  # of the next prompt, which may be unlike the last
+    pace.observe(1.5, 16, 2)
+    assert pace.budget <= 20
     for number in range(50):
         pace.observe(1.0 if number % 10 else 9.0, 0, 2)  # some rounds are disturbed
         pace.observe(1.0 + 0.02 * (pace.budget + 6), pace.budget, 8)
-    assert 60 <= pace.budget <= 63  # a round's worth and a quarter
-    assert 85 <= pace.rows(4) <= 88
-    assert pace.draft_tokens(4) == (pace.rows(4) - 8) // 4
+    assert pace.round_s == 1.0
+    assert 48 <= pace.budget <= 50  # a round's worth
+    assert 68 <= pace.rows(4) <= 70
+    assert pace.draft_tokens(4, 500) == (pace.rows(4) - 8) // 4
+    assert pace.draft_tokens(4, 0) == pace.rows(4) // 4  # where nothing is read
     for _ in range(50):
         pace.observe(1.0 + 0.5 * pace.budget, pace.budget, 0)
     assert pace.budget == 8  # it must get on, too
-    assert (pace.draft_tokens(4), pace.rows(4)) == (1, 12)
+    assert (pace.draft_tokens(4, 500), pace.rows(4)) == (1, 12)
     assert pace.draft_reading(4) == 16
+    for _ in range(50):
+        pace.observe(3.0, 0, 9)  # longer drafts for all make longer rounds, and those make room for longer ones
+    assert (pace.draft_tokens(4, 0), pace.rows(4)) == (3, 12)
+
+
+def test_drafts_are_bounded_before_anything_has_been_read():
+    pace = Pace()
+    assert pace.draft_tokens(2, 0) == 5
+    for _ in range(9):
+        pace.observe(1.0, 0, 4)
+    assert pace.draft_tokens(2, 0) == 11  # by the first guess
+    assert pace.draft_tokens(40, 0) == 1
 
 
 def test_a_cancelled_request_leaves_at_once_and_nothing_of_it_stays():
@@ -293,7 +315,7 @@ def test_each_request_has_its_own_draft_length_rule_and_drafter():
 
 
 def test_what_is_drafted_beside_a_prompt_that_is_read_leaves_room_for_it(monkeypatch):
-    monkeypatch.setattr(Pace, "_tokens", lambda pace, stretch: 14)
+    monkeypatch.setattr(Pace, "_tokens", lambda pace, stretch, **_: 14)
     drafter = DraftModelDrafter(ToyBackend(TARGET, 4096), vocab_size=11, name="model")
     stepper = make_stepper(TARGET, drafter=drafter, k=8)
     scheduler = Scheduler(stepper, max_sequences=4, clock=clock())
@@ -305,7 +327,7 @@ def test_what_is_drafted_beside_a_prompt_that_is_read_leaves_room_for_it(monkeyp
         scheduler.submit(request)
     ended = finish(scheduler)
     reading = [(drafted, read) for drafted, read in sizes if read]
-    assert max(drafted for drafted, read in sizes) > 8  # where nothing is read there is no limit
+    assert max(drafted for drafted, read in sizes) == 8  # of the last request, when it is alone
     assert len(reading) > 600 / 14
     assert all(drafted <= 2 * 3 and drafted + read <= 14 for drafted, read in reading[1:])
     assert min(read for _, read in reading[1:-1]) >= 8

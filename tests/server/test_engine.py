@@ -5,6 +5,7 @@ from itertools import count
 from toy_server import ask, toy_llm
 
 from outrider import SamplingParams
+from outrider.backends.toy import HashLM, ToyBackend
 from outrider.server import engine as engine_module
 
 BODY = {"model": "toy", "prompt": "hi", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
@@ -39,15 +40,30 @@ def test_short_rounds_are_told_of_together_and_each_token_still_by_itself():
     assert last["finish_reason"] == "length"
 
 
-def handed_over(llm):
-    """Return how many tokens at a time are handed over of an answer of six."""
+def timed(pass_s):
+    """Return an LLM whose time passes in the passes of its model only."""
+
+    class Timed(ToyBackend):
+        now = 0.0
+
+        def forward(self, batch):
+            self.now += pass_s
+            return super().forward(batch)
+
+    backend = Timed(HashLM(259, seed=0, max_weight=10**6), 400)
+    return toy_llm("none", backend=backend, clock=lambda: backend.now)
+
+
+def handed_over(llm, **fields):
+    """Return how many tokens at a time are handed over of the last of some answers."""
 
     async def test(client):
         engine, pairs = client.service.engine, []
         deliver = engine._deliver
         engine._deliver = lambda some: pairs.extend(some) or deliver(some)
-        assert (await client.complete(max_tokens=6, stream=True, ignore_eos=True)).status_code == 200
-        return [len(event.tokens) for _, event in pairs]
+        body = {"max_tokens": 6, "stream": True, "ignore_eos": True, **fields}
+        assert (await client.complete(**body)).status_code == 200
+        return [len(event.tokens) for _, event in pairs if event.choice == body.get("n", 1) - 1]
 
     return ask(test, llm)
 
@@ -58,6 +74,12 @@ def test_the_first_token_is_told_of_at_once():
 
 def test_long_rounds_are_told_of_one_by_one():
     assert handed_over(ticking(1.0)) == [1] * 6
+
+
+def test_of_several_answers_two_short_rounds_are_told_of_together_and_no_more():
+    assert handed_over(timed(0.001), max_tokens=12) == [1, 11]
+    assert handed_over(timed(0.001), max_tokens=12, n=2) == [1, 2, 2, 2, 2, 2, 1]
+    assert handed_over(timed(0.02), max_tokens=12, n=2) == [1] * 12
 
 
 def test_whole_replies_are_handed_over_once():

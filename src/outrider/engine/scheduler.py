@@ -80,6 +80,11 @@ class Scheduler:
         return len(self._live)
 
     @property
+    def round_s(self) -> float:
+        """How long a round takes at present that reads no prompt; 0 if there was none."""
+        return self._pace.round_s
+
+    @property
     def num_cached_tokens(self) -> int:
         """How many tokens the target's caches hold, what is shared counted for each."""
         lengths = (self._stepper.target.length(sequence.cache_id) for sequence in self._live)
@@ -229,9 +234,10 @@ class Scheduler:
         if len(self._live) == 1:
             return NO_LIMITS
         draft_reading = self._pace.draft_reading(len(going))
-        if not going or self._num_unread(going, reading) == 0:
+        num_unread = self._num_unread(going, reading)
+        if not going or (len(going) == 1 and num_unread == 0):
             return Limits(draft_reading)
-        draft_tokens, rows = self._pace.draft_tokens(len(going)), self._pace.rows(len(going))
+        draft_tokens, rows = self._pace.draft_tokens(len(going), num_unread), self._pace.rows(len(going))
         return Limits(draft_reading, draft_tokens, rows)
 
     def _run(

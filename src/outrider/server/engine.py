@@ -1,6 +1,6 @@
 """The one thread that owns the models, and the way there and back for everybody else.
 
-Requests go in by a queue and their tokens come out by the event loop, those of several rounds together where rounds
+Requests go in by a queue and their tokens come out by the event loop, those of a few rounds together where rounds
 are short. Nothing here waits for a client: what a client has not read yet is held up to a limit, and beyond it the
 client is too slow and its request ends.
 """
@@ -27,6 +27,8 @@ MAX_UNREAD = 8192
 # eye asks for. To wake the event loop, and through it the client, takes half a millisecond from the passes: a tenth of
 # a small model's round.
 _HAND_OVER_S = 1 / 30
+# Where there are others, whose prompts or drafts may make the next round long, those of two rounds are the most.
+_HAND_OVER_ROUNDS = 2.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,10 @@ class Engine:
             is_due = is_due or answer.finish_reason is not None
         next_at = now + (now - self._reported_at)
         self._reported_at = now
-        if is_due or next_at > self._handed_over_at + _HAND_OVER_S:
+        patience_s = _HAND_OVER_S
+        if len(self._places) > 1:
+            patience_s = min(patience_s, _HAND_OVER_ROUNDS * self._scheduler.round_s)
+        if is_due or next_at > self._handed_over_at + patience_s:
             self._hand_over(now)
 
     def _hand_over(self, now: float) -> None:
