@@ -16,6 +16,7 @@ import sys
 TARGET, DRAFT, SMALL = "qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"
 HUMANEVAL = ["--families", "humaneval", "--per-family", "10", "--rounds", "1"]
 BRIEF = ["--per-family", "1", "--rounds", "2"]
+BRIEF_SERVING = ["--per-family", "1", "--num-tokens", "64", "--repeats", "2"]
 
 # Name of the result: the benchmark and its arguments.
 RUNS: dict[str, list[str]] = {
@@ -48,7 +49,7 @@ RUNS: dict[str, list[str]] = {
     "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "2"],
     "edits": ["edits", "--target", TARGET],
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
-    "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, "--per-family", "2", "--num-tokens", "64"],
+    "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, *BRIEF_SERVING],
     "soak": ["soak", "--target", SMALL],
     "audit-power": ["audit_power", "--faults", "all", "--rules", "token", "block", "--jobs", "2"],
     "audit-false-alarms": [

@@ -6,13 +6,13 @@ Every server holds the same file and answers the same chats, greedily, as stream
 the next question as soon as it has its answer. ``tokens_per_s`` is all answers' tokens by the time from the first
 question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer.
 
-One client is compared with ``LLM.generate``, with the same drafts, on the same prompts, each new to both: in turns,
-now one first and now the other. ``streamed`` is by the client's clock the tokens after the first chunk by the time from
-there to the last; ``whole`` by each engine's clock the tokens after the first by their time, of replies in one piece.
+One client is compared with ``LLM.generate``, with the same drafts, in turns on the same prompts, now one first and now
+the other, as in :mod:`outrider.metrics.paired`: a stream's tokens after its first chunk, by the client's clock, beside
+the tokens after the first by the engine's.
 
 Last, a prompt of 2,000 tokens comes while four others are being answered: ``longest_gap_rounds`` is the longest that
 one of them waited meanwhile, by what a round of theirs took before: the median of the time between two chunks by how
-many rounds the later one tells of.
+many rounds the later one tells of. ``longest_gaps_rounds`` are the five longest.
 """
 
 from __future__ import annotations
@@ -29,17 +29,22 @@ from typing import Any
 
 import httpx
 
+from benchmarks.contestants import tell
 from benchmarks.models import locate
 from benchmarks.peers.llama_cpp import NATIVE
 from benchmarks.peers.servers import Server, Size, Spec, llama_cpp, ours
 from benchmarks.provenance import add_output_arguments, hand_in
-from benchmarks.texts import PROMPTS, pick, read_prompts
-from outrider import LLM, SamplingParams
+from benchmarks.texts import PROMPTS, Prompt, pick, read_prompts
+from outrider import LLM
+from outrider.engine.contestant import Outrider
+from outrider.metrics import SpeculationCounters
+from outrider.metrics.paired import Answer, Contestant, summary, take_turns
 
 QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
 CONTEXT = 4096
 LONG_PROMPT_TOKENS = 2000
-ONE_CLIENT = 16  # prompts, half of them streamed
+ONE_CLIENT_TOKENS = 48
+DETAILS = {"return_token_details": True, "logprobs": False}  # which token came when, and no probabilities
 # Of connections: llama-server closes idle ones, and a request may meet that.
 ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
 
@@ -59,20 +64,24 @@ class Stream:
         return [later - sooner for sooner, later in zip(self.chunks_at, self.chunks_at[1:], strict=False)]
 
 
-async def ask(
-    http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, into: Stream | None = None, **fields: object
-) -> Stream:
-    """Ask one question and read the answer to its end."""
-    stream = into or Stream(time.perf_counter())
-    body = {
+def streaming(spec: Spec, text: str, num_tokens: int) -> dict[str, Any]:
+    """Return the body of a request for a stream."""
+    return {
         "model": spec.model,
         "messages": [{"role": "user", "content": text}],
         "max_tokens": num_tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **fields,
     }
+
+
+async def ask(
+    http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, into: Stream | None = None, **fields: object
+) -> Stream:
+    """Ask one question and read the answer to its end."""
+    stream = into or Stream(time.perf_counter())
+    body = {**streaming(spec, text, num_tokens), **fields}
     async with http.stream("POST", "/v1/chat/completions", json=body) as reply:
         reply.raise_for_status()
         async for line in reply.aiter_lines():
@@ -122,11 +131,10 @@ def told(streams: Sequence[Stream]) -> dict[str, Any]:
 
 async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: str) -> dict[str, Any]:
     """Send a long prompt while four others are being answered; tell how long those waited."""
-    details = {"return_token_details": True, "logprobs": False, "ignore_eos": True}
     async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
         others = [Stream(time.perf_counter()) for _ in range(4)]
         tasks = [
-            asyncio.create_task(ask(http, server.spec, text, 512, stream, **details))
+            asyncio.create_task(ask(http, server.spec, text, 512, stream, ignore_eos=True, **DETAILS))
             for text, stream in zip(texts, others, strict=False)
         ]
         while min(len(one.chunks_at) for one in others) < 12:
@@ -153,40 +161,56 @@ async def beside_a_long_prompt(server: Server, texts: Sequence[str], long_text: 
         "first_chunk_s": first_at - sent_at,
         "round_s": rounds,
         "longest_gap_rounds": max(meanwhile) / rounds,
+        "longest_gaps_rounds": [gap / rounds for gap in sorted(meanwhile)[-5:]],
         "median_gap_rounds": median(meanwhile) / rounds,
     }
 
 
-async def one_client(server: Server, llm: LLM, texts: Sequence[str], num_tokens: int) -> dict[str, Any]:
-    """Answer prompts in turns, by the server and by generate, and compare their tokens a second."""
-    ratios: dict[str, list[float]] = {"streamed": [], "whole": []}
-    params = SamplingParams(max_tokens=num_tokens)
-    async with httpx.AsyncClient(base_url=server.address, timeout=600, limits=ONE_REQUEST_EACH) as http:
-        for number, text in enumerate(texts):
-            kind = ("streamed", "whole")[number // 2 % 2]
-            rates: list[float | None] = [None, None]
-            for turn in (0, 1) if number % 2 else (1, 0):
-                if turn:
-                    rates[0] = await served(http, server.spec, text, num_tokens, kind)
-                else:
-                    rates[1] = llm.generate(text, params)[0].timing.tokens_per_s
-            if rates[0] and rates[1]:
-                ratios[kind].append(rates[0] / rates[1])
-    return {f"{kind}_to_generate": {"median": median(found), "each": found} for kind, found in ratios.items() if found}
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A server, asked for a stream by one client; see :class:`outrider.metrics.paired.Contestant`."""
+
+    name: str
+    spec: Spec
+    http: httpx.Client
+
+    def answer(self, prompt: str, num_tokens: int) -> Answer:
+        """Answer with at most ``num_tokens`` tokens."""
+        body = {**streaming(self.spec, prompt, num_tokens), **DETAILS}
+        token_ids: list[int] = []
+        chunks: list[tuple[float, int]] = []
+        account: dict[str, Any] = {}
+        started_at = time.perf_counter()
+        with self.http.stream("POST", "/v1/chat/completions", json=body) as reply:
+            reply.raise_for_status()
+            for line in reply.iter_lines():
+                if not line.startswith("data: ") or line == "data: [DONE]":
+                    continue
+                chunk = json.loads(line[6:])
+                account |= chunk
+                tokens = [token["id"] for choice in chunk["choices"] for token in choice.get("token_details", ())]
+                if tokens:
+                    chunks.append((time.perf_counter(), len(tokens)))
+                    token_ids += tokens
+        counters = SpeculationCounters(
+            **{
+                f"num_{name}": account["speculation"][f"num_{name}"]
+                for name in ("drafts", "draft_tokens", "accepted_tokens")
+            }
+        )
+        (first_at, num_first), (last_at, _) = chunks[0], chunks[-1]
+        num_prompt_tokens = account["usage"]["prompt_tokens"]
+        return Answer(
+            tuple(token_ids), num_prompt_tokens, first_at - started_at, last_at - first_at, counters, num_first
+        )
 
 
-async def served(http: httpx.AsyncClient, spec: Spec, text: str, num_tokens: int, kind: str) -> float | None:
-    """Return how many tokens a second a client gets of an answer, as a stream or whole."""
-    if kind == "streamed":
-        stream = await ask(http, spec, text, num_tokens)
-        seconds = stream.chunks_at[-1] - stream.chunks_at[0]
-        return (stream.num_tokens - 1) / seconds if seconds > 0 else None
-    messages = [{"role": "user", "content": text}]
-    body = {"model": spec.model, "messages": messages, "max_tokens": num_tokens, "temperature": 0}
-    reply = await http.post("/v1/chat/completions", json=body)
-    reply.raise_for_status()
-    rate: float | None = reply.json()["timing"]["tokens_per_s"]
-    return rate
+def one_client(server: Server, llm: LLM, prompts: Sequence[Prompt], repeats: int) -> dict[str, Any]:
+    """Answer prompts in turns, by ``generate`` and as a stream of the server."""
+    with httpx.Client(base_url=server.address, timeout=600) as http:
+        both: list[Contestant] = [Outrider("generate", llm), Streamed("streamed", server.spec, http)]
+        turns = take_turns(both, prompts, repeats=repeats, num_tokens=ONE_CLIENT_TOKENS, tell=tell)
+    return summary(turns, "generate")
 
 
 def long_prompt(llm: LLM, texts: Sequence[str]) -> str:
@@ -213,12 +237,14 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--per-family", type=int, default=3, help="how many questions: the size of the run")
     parser.add_argument("--num-tokens", type=int, default=96)
+    parser.add_argument("--repeats", type=int, default=3, help="of each question to one client")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peers", type=Path, default=Path(".peers"))
     add_output_arguments(parser)
     arguments = parser.parse_args()
-    texts = [prompt.text for prompt in pick(read_prompts(arguments.prompts), arguments.per_family)]
+    prompts = pick(read_prompts(arguments.prompts), arguments.per_family)
+    texts = [prompt.text for prompt in prompts]
     size = Size(arguments.threads, arguments.clients, CONTEXT)
     is_model = arguments.draft not in ("ngram", "auto", "none")
     specs = [
@@ -243,7 +269,7 @@ def main() -> None:
         results["to_best_llama_cpp"] = rates["outrider"] / max(theirs)
     llm = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     with Server(specs[1]) as server:
-        results["one_client"] = asyncio.run(one_client(server, llm, texts[:ONE_CLIENT], arguments.num_tokens))
+        results["one_client"] = one_client(server, llm, prompts, arguments.repeats)
         results["long_prompt"] = asyncio.run(beside_a_long_prompt(server, texts[1:], long_prompt(llm, texts)))
     hand_in(arguments, QUESTION, results)
 
