@@ -25,6 +25,7 @@ from outrider.server.problems import ApiError
 from outrider.server.running import reserve
 
 ENDLESS = {"model": "toy", "prompt": "a", "max_tokens": 50_000, "ignore_eos": True, "temperature": 0}
+SHORT = httpx.Timeout(60, read=0.3)  # to hear of an answer; to be heard takes as long as it takes
 
 
 def endless_llm(**options):
@@ -44,15 +45,15 @@ def caches(service):
 def test_a_client_that_leaves_frees_its_place_and_its_caches(stream, monkeypatch):
     monkeypatch.setattr(engine_module, "MAX_UNREAD", ENDLESS["max_tokens"])  # a toy may outrun a busy event loop
     with serving(endless_llm(), max_sequences=1) as (url, service):
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=60) as client:
             if stream:
                 with client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as reply:
                     next(reply.iter_lines())
             else:
                 with pytest.raises(httpx.ReadTimeout):
-                    client.post("/v1/completions", json=ENDLESS, timeout=0.3)
+                    client.post("/v1/completions", json=ENDLESS, timeout=SHORT)
         wait_until(lambda: service.engine.num_open == 0)
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=60) as client:
             assert client.post("/v1/completions", json={**ENDLESS, "max_tokens": 2}).status_code == 200
         wait_until(lambda: service.engine._scheduler.num_live == 0)
         wait_until(lambda: len(replies(service)) == 2)  # a reply is logged after it was sent
@@ -62,13 +63,13 @@ def test_a_client_that_leaves_frees_its_place_and_its_caches(stream, monkeypatch
 def test_a_client_that_leaves_the_queue_is_never_worked_on():
     with (
         serving(endless_llm(), max_sequences=1) as (url, service),
-        httpx.Client(base_url=url) as client,
+        httpx.Client(base_url=url, timeout=60) as client,
         client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as first,
     ):
         lines = first.iter_lines()  # kept, for to drop it is to hang up
         next(lines)
         with pytest.raises(httpx.ReadTimeout):
-            client.post("/v1/completions", json=ENDLESS, timeout=0.2)
+            client.post("/v1/completions", json=ENDLESS, timeout=SHORT)
         wait_until(lambda: service.engine.num_open == 1)
         wait_until(lambda: service.engine._scheduler.num_waiting == 0)
 
@@ -137,7 +138,8 @@ def test_a_server_that_stops_lets_in_nobody_and_says_what_it_cut_off():
         thread.start()
         wait_until(lambda: service.engine.num_open == 1)
         service.is_stopping = True
-        for reply in (httpx.get(f"{url}/health"), httpx.post(f"{url}/v1/completions", json=ENDLESS)):
+        for method, path in (("GET", "/health"), ("POST", "/v1/completions")):
+            reply = httpx.request(method, url + path, json=ENDLESS, timeout=60)
             assert reply.status_code == 503
             assert reply.json()["error"]["type"] == "server_error"
     thread.join()
@@ -204,7 +206,7 @@ def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
         url = line.split(" at ")[1].split(" ")[0]
         headers = {"authorization": "Bearer two"}
         body = {"model": "smollm2-135m", "messages": [{"role": "user", "content": "Say hi"}], "max_tokens": 5}
-        assert httpx.post(f"{url}/v1/chat/completions", json=body).status_code == 401
+        assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 401
         reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
         assert reply.json()["usage"]["completion_tokens"] == 5
         assert is_hung_up_on(url, b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 200_000)

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 from pydantic import ValidationError
 from toy_server import TOOLS_TEMPLATE, ask, asking, toy_llm
 
 from outrider.server.schemas import ChatRequest, CompletionRequest, TokenizeRequest
+from outrider.server.settings import Settings
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": "a"}
@@ -213,14 +215,18 @@ def test_without_keys_other_sites_cannot_come_by_a_name_of_their_own():
 
 def test_too_many_requests_are_told_when_to_come_back():
     async def inside():
-        async with asking(toy_llm(max_length=100_000), max_sequences=1, max_waiting=1) as client:
-            first = asyncio.create_task(client.chat(max_tokens=5_000, ignore_eos=True))
+        async with asking(max_sequences=1, max_waiting=1) as client:
+            is_over = threading.Event()
+            scheduler = client.service.engine._scheduler
+            scheduler.step = lambda step=scheduler.step: is_over.wait() and step()
+            first = asyncio.create_task(client.chat(max_tokens=2))
             second = asyncio.create_task(client.chat(max_tokens=1))
             while client.service.engine.num_open < 2:
                 await asyncio.sleep(0)
             reply = await client.chat()
             check(reply, 429, None)
             assert int(reply.headers["retry-after"]) >= 1
+            is_over.set()
             assert {(await first).status_code, (await second).status_code} == {200}
             assert (await client.chat()).status_code == 200
 
@@ -235,6 +241,7 @@ def test_an_answer_that_takes_too_long_is_ended_and_its_place_is_free():
         )
         assert last["error"]["code"] == "timeout"
         assert client.service.engine.num_open == 0
+        client.service.settings = Settings()
         assert (await client.chat(max_tokens=1)).status_code == 200
 
     ask(test, toy_llm(max_length=100_000), request_timeout_s=0.5)

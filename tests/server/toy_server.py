@@ -112,7 +112,7 @@ def serving(llm=None, *, send_buffer=None, **settings):
 
 def wait_until(condition):
     """Wait for something that another thread does."""
-    for _ in range(2000):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.01)
