@@ -3,8 +3,10 @@
     python -m benchmarks.verification_pass --model qwen2.5-coder-1.5b --context 256 4096 --out R.json
 
 Times passes of 1, 2, 4, 8 and 16 rows at the end of one sequence, with logits for every row, as verification needs
-them. Row counts take turns, so that whatever slows the machine down slows all of them. For llama.cpp the same is had as
-the prompt evaluation of that many tokens behind a cached prefix; it computes the logits of one row only, a cost less.
+them. Row counts take turns, so that whatever slows the machine down slows all of them. With ``--weights int8`` every
+matrix is held in 8 bits, also one that the file has in fewer, which the core would leave alone. For llama.cpp the same
+is had as the prompt evaluation of that many tokens behind a cached prefix; it computes the logits of one row only, a
+cost less.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def main() -> None:
 
 def ours(path: Path, weights: WeightFormat, context: int, arguments: argparse.Namespace) -> dict[str, object]:
     """Time our passes; the bandwidth is measured in between, on the same state of the machine."""
-    backend = load_backend(path, weights, max_length=context + max(ROWS), threads=arguments.threads)
+    max_length = context + max(ROWS)
+    backend = load_backend(path, weights, max_length=max_length, threads=arguments.threads, as_floats=weights == "int8")
     sequence = fill(backend, context)
 
     def one_pass(rows: int) -> float:

@@ -16,8 +16,9 @@
 namespace outrider {
 
 // How the weights are held. kFile: the codes of the file, without loss (floating types stay as they are).
-// kInt8: 8-bit codes in groups of 32, each with a scale, requantised from whatever the file holds.
-// kInt4: 4-bit codes in groups of 32, each with a scale and a minimum; what the file holds in 4 bits stays as it is.
+// kInt8: 8-bit codes in groups of 32, each with a scale; what the file holds in 8 bits or fewer stays as it is, since to
+// round codes again loses accuracy and gains nothing.
+// kInt4: 4-bit codes in groups of 32, each with a scale; what the file holds in 4 bits stays as it is.
 enum class PackAs { kFile, kInt8, kInt4, kBFloat16 };
 
 class PackedMatrix {

@@ -147,10 +147,11 @@ void pack_floats(const Source& src, WeightType as, int64_t first_row, int rows, 
 }
 
 WeightType packed_type(WeightType type, PackAs as) {
+  const Layout& layout = kLayouts[static_cast<int>(type)];
   switch (as) {
     case PackAs::kFile: return type;
-    case PackAs::kInt8: return WeightType::kQ8_0;
-    case PackAs::kInt4: return kLayouts[static_cast<int>(type)].bits() == 4 ? type : WeightType::kQ4_0;
+    case PackAs::kInt8: return layout.quantised() ? type : WeightType::kQ8_0;
+    case PackAs::kInt4: return layout.bits() == 4 ? type : WeightType::kQ4_0;
     case PackAs::kBFloat16: return WeightType::kBF16;
   }
   throw std::invalid_argument("not a packing: " + std::to_string(static_cast<int>(as)));

@@ -9,7 +9,7 @@ namespace outrider {
 // not finite, or too large for a float16 scale.
 // Q8_0: the scale is that of the largest magnitude.
 void requantise_int8(const float* x, int n, QuantBlock& out);
-// Q4_1: the scale and minimum of least squared error among those that were tried.
+// Q4_0: the scale of least squared error among those that were tried.
 void requantise_int4(const float* x, int n, QuantBlock& out);
 
 }  // namespace outrider

@@ -73,8 +73,8 @@ class Model:
     ) -> None:
         """Pack one tensor: see ``TensorSource``. ``data`` of the embedding is kept, all others are copied.
 
-        ``pack_as`` is ``"file"`` (the file's own codes, without loss), ``"int8"``, ``"int4"`` (what the file holds in
-        4 bits stays as it is) or ``"bfloat16"``; vectors are always held as float32.
+        ``pack_as`` is ``"file"`` (the file's own codes, without loss), ``"int8"``, ``"int4"`` (for both, what the file
+        holds in no more bits stays as it is) or ``"bfloat16"``; vectors are always held as float32.
         """
 
     def cut_head(self, token_ids: Sequence[int]) -> None:

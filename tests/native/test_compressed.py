@@ -99,10 +99,14 @@ def test_four_bits_are_close_and_small():
     assert four.weight_bytes < 0.6 * eight.weight_bytes
 
 
-def test_four_bits_of_a_file_stay_as_they_are():
+@pytest.mark.parametrize(
+    ("weight_type", "weights"),
+    [("Q4_K", "int4"), *((kind, "int8") for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q4_K_M"))],
+)
+def test_what_a_file_holds_in_no_more_bits_stays_as_it_is(weight_type, weights):
     shape = Shape(hidden_size=256, num_heads=16, intermediate_size=256)
-    exact, compressed = (logits_of(load(shape, weight_type="Q4_K", weights=weights)) for weights in ("file", "int4"))
-    np.testing.assert_array_equal(exact, compressed)
+    exact, held = (logits_of(load(shape, weight_type=weight_type, weights=way)) for way in ("file", weights))
+    np.testing.assert_array_equal(exact, held)
 
 
 def draft_of(backend, params):

@@ -109,9 +109,15 @@ std::vector<double> held_weights(const Weights& w, PackAs as) {
   return held;
 }
 
+bool is_held_as_in_file(const Weights& w, PackAs as) {
+  const PackedMatrix a = pack_weights(w), b = pack_weights(w, as);
+  return a.format == b.format && a.data.bytes() == b.data.bytes() &&
+         std::memcmp(a.data.as<uint8_t>(), b.data.as<uint8_t>(), a.data.bytes()) == 0;
+}
+
 void test_int8_packing() {
   std::mt19937 rng(7);
-  for (const WeightType type : {WeightType::kF32, WeightType::kQ4_K, WeightType::kBF16}) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBF16}) {
     const Weights w = random_weights(type, 3, 256, rng);
     const std::vector<double> held = held_weights(w, PackAs::kInt8);
     for (size_t g = 0; g < held.size(); g += 32) {
@@ -123,10 +129,10 @@ void test_int8_packing() {
       }
     }
   }
-  const Weights w = random_weights(WeightType::kQ8_0, 3, 64, rng);
-  const PackedMatrix a = pack_weights(w), b = pack_weights(w, PackAs::kInt8);
-  check(std::memcmp(a.data.as<uint8_t>(), b.data.as<uint8_t>(), a.data.bytes()) == 0,
-        "8-bit files must not be requantised");
+  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ5_0, WeightType::kQ5_1,
+                                WeightType::kQ8_0, WeightType::kQ4_K, WeightType::kQ5_K, WeightType::kQ6_K})
+    check(is_held_as_in_file(random_weights(type, 3, 256, rng), PackAs::kInt8), weight_type_info(type).name,
+          ": codes of the file must not be rounded again");
 }
 
 void test_int8_packing_at_the_limits() {
@@ -165,13 +171,8 @@ void test_int4_packing() {
     }
   }
   check(total < 0.95 * total_of_largest, "the search gains nothing: ", total, " against ", total_of_largest);
-  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ4_K}) {
-    const Weights w = random_weights(type, 3, 256, rng);
-    const PackedMatrix a = pack_weights(w), b = pack_weights(w, PackAs::kInt4);
-    check(a.data.bytes() == b.data.bytes() &&
-              std::memcmp(a.data.as<uint8_t>(), b.data.as<uint8_t>(), a.data.bytes()) == 0,
-          "4-bit files must not be requantised");
-  }
+  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ4_K})
+    check(is_held_as_in_file(random_weights(type, 3, 256, rng), PackAs::kInt4), "4-bit files must not be requantised");
 }
 
 void test_int4_packing_at_the_limits() {

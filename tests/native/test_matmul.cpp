@@ -15,8 +15,8 @@ constexpr WeightType kTypes[] = {WeightType::kF32,  WeightType::kF16,  WeightTyp
                                  WeightType::kQ4_K, WeightType::kQ5_K, WeightType::kQ6_K};
 
 struct Case { WeightType type; PackAs as; };
-constexpr Case kRequantised[] = {{WeightType::kF32, PackAs::kInt8},   {WeightType::kQ4_K, PackAs::kInt8},
-                                 {WeightType::kQ5_1, PackAs::kInt8},  {WeightType::kF16, PackAs::kBFloat16},
+constexpr Case kRequantised[] = {{WeightType::kF32, PackAs::kInt8},   {WeightType::kBF16, PackAs::kInt8},
+                                 {WeightType::kF16, PackAs::kInt8},   {WeightType::kF16, PackAs::kBFloat16},
                                  {WeightType::kQ6_K, PackAs::kBFloat16}, {WeightType::kF32, PackAs::kInt4},
                                  {WeightType::kQ6_K, PackAs::kInt4},  {WeightType::kQ4_1, PackAs::kInt4}};
 

@@ -32,7 +32,7 @@ FILE_STORES: tuple[tuple[str, WeightFormat], ...] = (
     ("Q4_1", "file"),
     ("Q5_0", "file"),
     ("Q8_0", "file"),
-    ("Q4_K_M", "int8"),
+    ("BF16", "int8"),
 )
 MODELS = [(s, store) for s in SHAPES for store in STORES] + [(WIDE, store) for store in FILE_STORES]
 LENGTH = 300  # crosses blocks of 64 positions and a chunk of 256

@@ -55,8 +55,9 @@ class NativeBackend:
                 that this process may use.
             isa: One of ``outrider._core.available_isas()``; by default what the environment variable ``OUTRIDER_ISA``
                 names, or else the best of them. All give the same bits.
-            weights: How matrices are held: as the file has them, without loss, or requantised. ``"int4"`` makes a
-                model that is good for drafting only.
+            weights: How matrices are held: as the file has them, without loss, or requantised. ``"int8"`` and
+                ``"int4"`` leave alone what the file holds in no more bits. ``"int4"`` makes a model that is good for
+                drafting only.
             head_tokens: The tokens that the model can say; the logits of all others are minus infinity. By default
                 every token. Good for drafting only, too.
 

@@ -24,8 +24,8 @@ class DraftOptions:
     The defaults are the fastest for Qwen2.5-Coder's 1.5B drafted for by its 0.5B, of those measured (docs/log.md).
 
     Attributes:
-        weights: ``"file"`` as the file has them, ``"int8"`` or ``"int4"`` requantised; ``"int4"`` leaves alone what
-            the file holds in 4 bits.
+        weights: ``"file"`` as the file has them, ``"int8"`` or ``"int4"`` requantised, but for what the file holds in
+            no more bits.
         vocab: How many ordinary tokens the draft can say, or None for all. Tokens that end an answer are always kept.
         text: Text like that to be generated. The tokens most frequent in it are kept first; the others, or all
             without a text, follow in the order of the tokenizer's merges.

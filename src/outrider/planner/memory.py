@@ -24,6 +24,7 @@ _LAYOUTS = {
     "Q5_K": (256, 16, 320 + 8 * 320),
     "Q6_K": (256, 16, 320 + 8 * 384),
 }
+_FLOATS = frozenset({"F32", "F16", "BF16"})
 _FOUR_BITS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
 _CHUNK, _BLOCK = 256, 64  # positions that a cache grows by, and that attention takes at a time
 _PASS_ROWS = 256  # of a pass at most: its buffers are made once
@@ -157,7 +158,7 @@ def _tensor_bytes(tensor: TensorSource, weights: WeightFormat, rows: int) -> int
     held = {
         "file": tensor.type,
         "bfloat16": "BF16",
-        "int8": "Q8_0",
+        "int8": "Q8_0" if tensor.type in _FLOATS else tensor.type,
         "int4": tensor.type if tensor.type in _FOUR_BITS else "Q4_0",
     }[weights]
     inputs, columns, block_bytes = _LAYOUTS[held]
