@@ -64,7 +64,7 @@ def _measure(many: list[Prompt], flags: Flags, repeats: int) -> tuple[LLM, list[
     from outrider.cli.progress import counting
     from outrider.cli.terminal import Notes
     from outrider.engine.contestant import Outrider
-    from outrider.engine.llm import naming
+    from outrider.engine.prompts import naming
     from outrider.metrics.paired import take_turns
 
     params, chat = flags.params(), not flags.no_chat

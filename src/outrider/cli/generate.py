@@ -74,7 +74,7 @@ def _answer(
     from rich.console import Console
 
     from outrider.cli.terminal import AnswerPrinter, Notes, summary
-    from outrider.engine.llm import naming
+    from outrider.engine.prompts import naming
 
     params = flags.params()
     notes = Notes()

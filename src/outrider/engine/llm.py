@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,18 +23,20 @@ from outrider.engine.prompts import (
     as_params,
     as_predictions,
     as_prompts,
+    as_wish,
+    check_length,
     check_prompt,
     check_whole,
     encode_beginning,
+    naming,
 )
 from outrider.engine.rules import parse_rule
 from outrider.engine.scheduler import Scheduler, run
 from outrider.engine.sequence import Request, Rule, SpeculationParams
 from outrider.engine.sequence import Sequence as Answer
 from outrider.engine.step import Stepper
-from outrider.errors import ContextLengthError, UsageError
+from outrider.errors import UsageError
 from outrider.models.chat import encode_chat
-from outrider.models.fields import shown
 from outrider.sampling import SamplingParams, Vocabulary, compile_params
 
 MAX_SPECULATIVE_TOKENS = 64
@@ -294,7 +294,7 @@ class LLM:
             token_ids = encode_chat(model.tokenizer, model.chat_template, messages)
         else:
             token_ids = model.tokenizer.encode(prompt)
-        self._check_length(token_ids)
+        check_length(token_ids, model.backend.max_length, model.context_length)
         return token_ids
 
     def requests(
@@ -319,45 +319,21 @@ class LLM:
             UsageError: Something of it cannot be honoured.
             ContextLengthError: The prompt leaves no room for an answer.
         """
-        self._check_length(prompt_ids)
-        size = self._model.vocab_size
+        model, size = self._model, self._model.vocab_size
+        check_length(prompt_ids, model.backend.max_length, model.context_length)
         if not prompt_ids or not all(0 <= token_id < size for token_id in prompt_ids):
             raise UsageError(f"the prompt needs at least one token, and each must be from 0 to {size - 1}")
         compiled = compile_params(params, self._vocabulary)
         seed = self._entropy() if params.seed is None else params.seed
-        encode = partial(self._model.tokenizer.encode, add_special=False)
-        predicted = tuple(encode_beginning(encode, prediction, self._model.backend.max_length)) if prediction else ()
+        encode = partial(model.tokenizer.encode, add_special=False)
+        predicted = tuple(encode_beginning(encode, prediction, model.backend.max_length)) if prediction else ()
         if predicted and self._stepper.drafter is None:
             raise UsageError("prediction is given, but nothing drafts from it; let the draft be 'ngram' or a model")
-        wish = self._checked(speculation or SpeculationParams())
+        limit = self._stepper.num_speculative_tokens
+        wish = as_wish(speculation or SpeculationParams(), limit, self.drafters)
         return [
             Request(object(), tuple(prompt_ids), compiled, seed, choice, predicted, wish) for choice in range(params.n)
         ]
-
-    def _check_length(self, token_ids: Sequence[int]) -> None:
-        limit, context = self._model.backend.max_length, self._model.context_length
-        if len(token_ids) >= limit:
-            fix = f"or raise ctx_size, up to {context}" if limit < context else "or split it"
-            raise ContextLengthError(
-                f"the prompt has {len(token_ids)} tokens and the context holds {limit}, one of them for the answer; "
-                f"shorten the prompt {fix}"
-            )
-
-    def _checked(self, wish: SpeculationParams) -> SpeculationParams:
-        """Return what a request wants of speculation, with its drafter named in full; None for the only one."""
-        k = self._stepper.num_speculative_tokens
-        if wish.num_speculative_tokens is not None:
-            hint = f"{k} is what the engine was made for" if k else "speculation is off"
-            check_whole("num_speculative_tokens", wish.num_speculative_tokens, 0, k, hint)
-        if wish.rule is not None:
-            parse_rule(wish.rule)
-        if wish.drafter is None:
-            return wish
-        named = {short: name for name in self.drafters for short in (name, name.split(" (")[0])}
-        if wish.drafter not in named:
-            known = f"it must be one of {', '.join(self.drafters)}" if named else "there is none; leave it out"
-            raise UsageError(f"drafter is {shown(wish.drafter)}; {known}")
-        return replace(wish, drafter=named[wish.drafter] if len(self.drafters) > 1 else None)
 
     def _requests(self, prompt: Prompt, params: SamplingParams, prediction: str | None, *, chat: bool) -> list[Request]:
         """Return a request for each answer; whatever can be wrong with it is raised here, before any is served."""
@@ -383,14 +359,3 @@ class LLM:
 def _raise_error(answer: Answer) -> None:
     if answer.error is not None:
         raise answer.error
-
-
-@contextmanager
-def naming(prompt: str | None) -> Iterator[None]:
-    """Let a usage error say which of many prompts it is about; None for the only one."""
-    try:
-        yield
-    except UsageError as error:
-        if prompt is None:
-            raise
-        raise type(error)(f"{prompt}: {error}") from error

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import TypeAlias, TypeGuard, cast
 
-from outrider.errors import UsageError
+from outrider.engine.rules import parse_rule
+from outrider.engine.sequence import SpeculationParams
+from outrider.errors import ContextLengthError, UsageError
 from outrider.models.chat_template import Message
 from outrider.models.fields import shown
 from outrider.models.tokenizer import check_unicode
@@ -74,6 +78,31 @@ def as_predictions(predictions: object, num_prompts: int) -> list[str | None]:
     return [cast(str | None, text) for text in each]
 
 
+def as_wish(wish: SpeculationParams, limit: int, drafters: Sequence[str]) -> SpeculationParams:
+    """Return what a request wants of speculation, with its drafter named in full; None for the only one.
+
+    Args:
+        wish: As the caller has it.
+        limit: The most draft tokens of a round that the engine was made for.
+        drafters: The names of what drafts in it.
+
+    Raises:
+        UsageError: It cannot be honoured.
+    """
+    if wish.num_speculative_tokens is not None:
+        hint = f"{limit} is what the engine was made for" if limit else "speculation is off"
+        check_whole("num_speculative_tokens", wish.num_speculative_tokens, 0, limit, hint)
+    if wish.rule is not None:
+        parse_rule(wish.rule)
+    if wish.drafter is None:
+        return wish
+    named = {short: name for name in drafters for short in (name, name.split(" (")[0])}
+    if wish.drafter not in named:
+        known = f"it must be one of {', '.join(drafters)}" if named else "there is none; leave it out"
+        raise UsageError(f"drafter is {shown(wish.drafter)}; {known}")
+    return replace(wish, drafter=named[wish.drafter] if len(drafters) > 1 else None)
+
+
 def encode_beginning(encode: Callable[[str], list[int]], text: str, num_tokens: int) -> list[int]:
     """Return the first tokens of a text that may be far longer, without encoding much more of it than they take.
 
@@ -104,6 +133,25 @@ def check_prompt(prompt: object) -> None:
         raise UsageError("the prompt is empty; give at least one character")
 
 
+def check_length(token_ids: Sequence[int], limit: int, context: int) -> None:
+    """Check that a prompt leaves room for an answer.
+
+    Args:
+        token_ids: The prompt's.
+        limit: How many tokens a sequence has room for.
+        context: How many it might have at most.
+
+    Raises:
+        ContextLengthError: It does not.
+    """
+    if len(token_ids) >= limit:
+        fix = f"or raise ctx_size, up to {context}" if limit < context else "or split it"
+        raise ContextLengthError(
+            f"the prompt has {len(token_ids)} tokens and the context holds {limit}, one of them for the answer; "
+            f"shorten the prompt {fix}"
+        )
+
+
 def check_whole(name: str, value: object, low: int, high: int | None, hint: str) -> None:
     """Check that a value is a whole number within limits; None for no upper one.
 
@@ -115,6 +163,17 @@ def check_whole(name: str, value: object, low: int, high: int | None, hint: str)
         return
     limit = f"at least {low}" if high is None else f"from {low} to {high}"
     raise UsageError(f"{name} is {shown(value)}; it must be {'' if is_whole else 'a whole number '}{limit} ({hint})")
+
+
+@contextmanager
+def naming(prompt: str | None) -> Iterator[None]:
+    """Let a usage error say which of many prompts it is about; None for the only one."""
+    try:
+        yield
+    except UsageError as error:
+        if prompt is None:
+            raise
+        raise type(error)(f"{prompt}: {error}") from error
 
 
 def _check_message(where: str, message: object) -> None:

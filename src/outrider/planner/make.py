@@ -9,8 +9,9 @@ from pathlib import Path
 
 from outrider.drafters.compression import DraftOptions
 from outrider.drafters.registry import drafters
-from outrider.engine.llm import LLM, naming
+from outrider.engine.llm import LLM
 from outrider.engine.loading import Model, Resolver, load_model
+from outrider.engine.prompts import naming
 from outrider.engine.sequence import Rule
 from outrider.errors import UsageError
 from outrider.metrics.paired import Asked
