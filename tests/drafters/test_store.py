@@ -301,3 +301,15 @@ def test_a_draft_comes_from_the_store(tmp_path):
     (draft,) = drafter.propose([DraftRequest(0, TEXT, 10, shaper=None, coins=None)])
     assert draft.token_ids == tuple(range(100, 110))
     assert set(draft.sources) == {"store"}
+
+
+@pytest.mark.parametrize("length", [0, 5])
+def test_a_store_of_a_header_that_is_cut_is_begun_anew(tmp_path, length):
+    first = TextStore(tmp_path, "toy", vocab_size=100)
+    first.add(list(range(10)))
+    first.path.write_bytes(first.path.read_bytes()[:-1])
+    second = TextStore(tmp_path, "toy", vocab_size=100)  # which has read the header, and no record
+    first.path.write_bytes(first.path.read_bytes()[:length])
+    second.add(list(range(20)))
+    assert second.problem is None
+    assert TextStore(tmp_path, "toy", vocab_size=100).num_tokens > 19

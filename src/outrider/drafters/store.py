@@ -159,7 +159,7 @@ class TextStore:
                 what = "was written by another version" if found.startswith(_MAGIC) else "is no store of past texts"
                 self.problem = f"{self.path} {what}; remove it, or name another directory"
                 return False
-            self._end = len(self._header)
+            self._end, self._last = len(self._header), self._header[-_LAST_BYTES:]
         data = os.pread(file, status.st_size - self._end, self._end)
         texts, num_good = _records(data, self._vocab_size)
         if texts:
