@@ -175,3 +175,9 @@ def test_size_of_the_two_sample_test_over_many_groups_with_a_few_rare_cells():
     table = [([60, 40, 3, 1], [50, 50, 0, 2])]
     assert two_sample_g_test(table).df == 1
     assert two_sample_g_test(table).statistic == two_sample_g_test([([60, 44], [50, 52])]).statistic
+
+
+def test_what_is_all_but_impossible_is_a_failure_too():
+    finding = g_test([Cells((5, 5), (5e-324, 1.0))])
+    assert finding.p_value == 0
+    assert finding.statistic == inf

@@ -107,7 +107,7 @@ def g_statistic(counts: Counts, expected: Weights) -> float:
     total = 0.0
     for count, mean in zip(counts, expected, strict=True):
         if count > 0:
-            if mean <= 0:
+            if mean <= 0 or count / mean == inf:
                 return inf
             total += count * log(count / mean)
     return 2 * total
@@ -129,7 +129,7 @@ def g_test(groups: Sequence[Cells]) -> Finding:
         if own_df and cells.num:
             correction = 1 + (sum(1 / prob for prob in possible) - 1) / (6 * cells.num * own_df)
             raw = g_statistic(cells.counts, [prob * cells.num for prob in cells.probs])
-            statistic += max(0.0, raw) / correction  # rounding may leave less than nothing
+            statistic += inf if raw == inf else max(0.0, raw) / correction  # rounding may leave less than nothing
     return _result(statistic, df)
 
 
