@@ -112,6 +112,7 @@ def test_a_tampered_certificate_is_status_1_and_no_certificate_is_2(tmp_path, ca
         (["--draft", "ngram"], "--target"),
         (["--target", "smollm2-135m"], "--draft"),
         (["--target", "t", "--draft", "none"], "draft is none"),
+        (["--target", "t", "--draft", "t,auto"], "draft is auto"),
         (["--target", "t", "--draft", "ngram", "--temperature", "0"], "--temperature is 0"),
         (["--target", "t", "--draft", "ngram", "--num-speculative-tokens", "4,x"], "'x' is not a whole number"),
         (["--target", "t", "--draft", "ngram", "--draws", "2"], "--draws is 2; it must be at least 6"),

@@ -37,7 +37,7 @@ NOTES = (
     "The first draws at each place ran the target; later ones looked up rows of logits that a plain pass had computed.",
 )
 _SEED_OF_TEXTS = 11  # of the sampled texts that are compared
-_NO_MODELS = {"ngram", "auto", "none", "None"}
+_NO_MODELS = {"ngram", "none", "None"}
 Report = Callable[[str], None]
 
 
@@ -155,6 +155,8 @@ def _check(wish: Wish, prompts: Sequence[tuple[str, str]]) -> None:
         raise UsageError("temperature is 0; draws need one above 0, and greedy text is compared in any case")
     if wish.draft in (None, "none"):
         raise UsageError("draft is none; an audit of a pair needs something that drafts")
+    if "auto" in _references(wish.draft):
+        raise UsageError("draft is auto, and a certificate says what was audited: name the draft model, or ngram")
     if not prompts:
         raise UsageError("there are no prompts; give at least one")
     budget = wish.budget
