@@ -11,7 +11,7 @@ _COLOURS = {"pass": "#1a7f4b", "fail": "#b3261e", "inconclusive": "#8a5a00", "vo
 _SAYS = {
     "pass": "Nothing differs from what the target model would have said.",
     "fail": "What is emitted is not what the target model would have said.",
-    "inconclusive": "Too little was drawn to tell.",
+    "inconclusive": "Too little was seen to tell.",
     "void": "A wrong engine was not found out, so this audit proves nothing.",
 }
 _KINDS = {
