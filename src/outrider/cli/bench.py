@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outrider.cli.flags import Flags, with_flags
+from outrider.cli.flags import Flags, whole, with_flags
 from outrider.cli.prompts import Prompt, read_prompts
 from outrider.errors import UsageError
 
@@ -26,7 +26,9 @@ def bench(
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt and, if wanted, id, family; - is stdin. [required]"),
     ] = None,
-    repeats: Annotated[int, typer.Option(metavar="N", help="How often each prompt is answered both ways.")] = 1,
+    repeats: Annotated[
+        int, typer.Option(metavar="N", parser=whole, help="How often each prompt is answered both ways.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     flags: Flags,
 ) -> None:
