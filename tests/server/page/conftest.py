@@ -44,7 +44,7 @@ def open_page(browser, address):
     def open_page(view="", *, viewport=WIDE, **settings):
         contexts.append(browser.new_context(viewport=viewport, **settings))
         page = contexts[-1].new_page()
-        page.set_default_timeout(5000)
+        page.set_default_timeout(60_000)  # what does not come in that time does not come
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: request.url.startswith(address) or faults.append(request.url))
         page.goto(address + view)
