@@ -30,7 +30,7 @@ def address(service):
 
 def test_the_page_and_the_api_agree(open_page, service):
     page = open_page()
-    assert "API key" in page.inner_text("#server")
+    page.locator("#server", has_text="API key").wait_for()
     set_up(page, key=KEY, max_tokens="40")
     page.get_by_text("toy, speculation on: ").wait_for()
     ask(page, "hello")
