@@ -8,7 +8,7 @@ const FIGURES = [
   ["rate", "acceptance rate", "Accepted by drafted tokens."],
   [
     "length",
-    "tokens per round",
+    "acceptance length",
     "Mean acceptance length: accepted tokens of a round with a draft, and the one the model adds.",
   ],
 ];
