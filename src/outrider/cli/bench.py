@@ -128,7 +128,7 @@ def _show(document: dict[str, Any]) -> None:
     from outrider.metrics.paired import MIN_DECODED
 
     table = Table("family", "", box=None, header_style="bold", pad_edge=False)
-    for heading in ("prompts", "tokens/s", "times plain", "first token", "accepted", "acceptance\nlength"):
+    for heading in ("prompts", "tokens/s", "times plain", "first token", "accepted", "acceptance length"):
         table.add_column(heading, justify="right")
     for family, ways in {**document["families"], "all": document["all"]}.items():
         for name, way in ways.items():
