@@ -52,6 +52,7 @@ RUNS: dict[str, list[str]] = {
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, *BRIEF_SERVING],
     "soak": ["soak", "--target", SMALL],
     "audit-power": ["audit_power", "--faults", "all", "--rules", "token", "block", "--jobs", "2"],
+    "audit-power-smollm2": ["audit_power", "--model", SMALL, "--runs", "2"],
     "audit-false-alarms": [
         "audit_power",
         "--distances",
