@@ -16,7 +16,7 @@ import sys
 TARGET, DRAFT, SMALL = "qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"
 HUMANEVAL = ["--families", "humaneval", "--per-family", "10", "--rounds", "1"]
 BRIEF = ["--per-family", "1", "--rounds", "2"]
-BRIEF_SERVING = ["--per-family", "1", "--num-tokens", "64", "--repeats", "2"]
+BRIEF_SERVING = ["--per-family", "1", "--num-tokens", "64"]
 
 # Name of the result: the benchmark and its arguments.
 RUNS: dict[str, list[str]] = {
@@ -43,8 +43,6 @@ RUNS: dict[str, list[str]] = {
         "ngram",
         "--per-family",
         "3",
-        "--num-run",
-        "8",
     ],
     "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "2"],
     "edits": ["edits", "--target", TARGET],

@@ -6,9 +6,10 @@ Every server holds the same file and answers the same chats, greedily, as stream
 the next question as soon as it has its answer. ``tokens_per_s`` is all answers' tokens by the time from the first
 question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer.
 
-One client is compared with ``LLM.generate``, with the same drafts, in turns on the same prompts, now one first and now
-the other, as in :mod:`outrider.metrics.paired`: a stream's tokens after its first chunk, by the client's clock, beside
-the tokens after the first by the engine's.
+One client is compared with ``LLM.generate``, with the same drafts, in turns on three times as many prompts, now one
+first and now the other, as in :mod:`outrider.metrics.paired`: all tokens by the time from the question to the last of
+them, by the client's clock for a stream and by the engine's for the other. A small model's whole answer comes in a few
+chunks, so the time after the first would say little. No prompt comes twice, lest the server have it read already.
 
 Last, a prompt of 2,000 tokens comes while four others are being answered: ``longest_gap_rounds`` is the longest that
 one of them waited meanwhile, by what a round of theirs took before: the median of the time between two chunks by how
@@ -22,7 +23,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,7 +44,7 @@ from outrider.metrics.paired import Answer, Contestant, summary, take_turns
 QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
 CONTEXT = 4096
 LONG_PROMPT_TOKENS = 2000
-ONE_CLIENT_TOKENS = 48
+ONE_CLIENT_TOKENS = 96
 DETAILS = {"return_token_details": True, "logprobs": False}  # which token came when, and no probabilities
 # Of connections: llama-server closes idle ones, and a request may meet that.
 ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
@@ -205,11 +206,28 @@ class Streamed:
         )
 
 
-def one_client(server: Server, llm: LLM, prompts: Sequence[Prompt], repeats: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Another contestant, all of whose tokens are rated, by the time from the question to the last of them."""
+
+    contestant: Contestant
+
+    @property
+    def name(self) -> str:
+        """The other's."""
+        return self.contestant.name
+
+    def answer(self, prompt: str, num_tokens: int) -> Answer:
+        """Answer with at most ``num_tokens`` tokens."""
+        answer = self.contestant.answer(prompt, num_tokens)
+        return replace(answer, decode_s=answer.first_token_s + answer.decode_s, num_first_tokens=0)
+
+
+def one_client(server: Server, llm: LLM, prompts: Sequence[Prompt]) -> dict[str, Any]:
     """Answer prompts in turns, by ``generate`` and as a stream of the server."""
     with httpx.Client(base_url=server.address, timeout=600) as http:
-        both: list[Contestant] = [Outrider("generate", llm), Streamed("streamed", server.spec, http)]
-        turns = take_turns(both, prompts, repeats=repeats, num_tokens=ONE_CLIENT_TOKENS, tell=tell)
+        both = [Whole(Outrider("generate", llm)), Whole(Streamed("streamed", server.spec, http))]
+        turns = take_turns(both, prompts, repeats=1, num_tokens=ONE_CLIENT_TOKENS, tell=tell)
     return summary(turns, "generate")
 
 
@@ -237,7 +255,6 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--per-family", type=int, default=3, help="how many questions: the size of the run")
     parser.add_argument("--num-tokens", type=int, default=96)
-    parser.add_argument("--repeats", type=int, default=3, help="of each question to one client")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peers", type=Path, default=Path(".peers"))
@@ -269,7 +286,7 @@ def main() -> None:
         results["to_best_llama_cpp"] = rates["outrider"] / max(theirs)
     llm = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
     with Server(specs[1]) as server:
-        results["one_client"] = one_client(server, llm, prompts, arguments.repeats)
+        results["one_client"] = one_client(server, llm, pick(read_prompts(arguments.prompts), 3 * arguments.per_family))
         results["long_prompt"] = asyncio.run(beside_a_long_prompt(server, texts[1:], long_prompt(llm, texts)))
     hand_in(arguments, QUESTION, results)
 

@@ -82,6 +82,24 @@ def test_of_several_answers_two_short_rounds_are_told_of_together_and_no_more():
     assert handed_over(timed(0.02), max_tokens=12, n=2) == [1] * 12
 
 
+def test_while_a_prompt_is_read_beside_each_round_is_told_of_by_itself():
+    async def test(client):
+        engine, llm = client.service.engine, client.service.llm
+        first = engine.submit(llm.requests([1, 2], SamplingParams(max_tokens=60, ignore_eos=True)))
+        while sum(len(event.tokens) for event in await first.read()) == 0:
+            pass
+        long = llm.requests([index % 250 for index in range(300)], SamplingParams(max_tokens=1))
+        late, told = engine.submit(long), []
+        deliver = engine._deliver
+        engine._deliver = lambda pairs: told.extend(pairs) or deliver(pairs)
+        await late.read()
+        return [len(event.tokens) for ticket, event in told if ticket is first]
+
+    counts = ask(test, timed(0.001))
+    assert len(counts) > 5
+    assert counts[1:] == [1] * (len(counts) - 1)  # the first may hold what came before the prompt
+
+
 def test_whole_replies_are_handed_over_once():
     async def test(client):
         requests = client.service.llm.requests([1, 2], SamplingParams(max_tokens=6, ignore_eos=True))

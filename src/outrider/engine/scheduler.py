@@ -85,6 +85,11 @@ class Scheduler:
         return self._pace.round_s
 
     @property
+    def is_reading(self) -> bool:
+        """Whether the next round reads a prompt beside whatever it answers."""
+        return any(self._stepper.num_unread(sequence) > 1 for sequence in self._live)
+
+    @property
     def num_cached_tokens(self) -> int:
         """How many tokens the target's caches hold, what is shared counted for each."""
         lengths = (self._stepper.target.length(sequence.cache_id) for sequence in self._live)

@@ -27,7 +27,8 @@ MAX_UNREAD = 8192
 # eye asks for. To wake the event loop, and through it the client, takes half a millisecond from the passes: a tenth of
 # a small model's round.
 _HAND_OVER_S = 1 / 30
-# Where there are others, whose prompts or drafts may make the next round long, those of two rounds are the most.
+# Where there are others, whose drafts may make the next round long, those of two rounds are the most; and of one, where
+# a prompt is about to make it longer.
 _HAND_OVER_ROUNDS = 2.25
 
 
@@ -260,6 +261,7 @@ class Engine:
         patience_s = _HAND_OVER_S
         if len(self._places) > 1:
             patience_s = min(patience_s, _HAND_OVER_ROUNDS * self._scheduler.round_s)
+        is_due = is_due or self._scheduler.is_reading or not self._commands.empty()
         if is_due or next_at > self._handed_over_at + patience_s:
             self._hand_over(now)
 
