@@ -31,7 +31,7 @@ RUNS: dict[str, list[str]] = {
     "cross-vocabulary-families": ["cross_vocabulary", "--target", TARGET, "--draft", SMALL, *BRIEF],
     "overhead": ["overhead", "--target", TARGET, "--draft", DRAFT],
     "rules": ["rules", "--target", TARGET, "--draft", DRAFT, "--per-family", "1", "--stride", "16"],
-    "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "3", "--rounds", "1"],
+    "cascade": ["cascade", "--target", TARGET, "--draft", DRAFT, "--per-family", "6", "--rounds", "1"],
     "peers": ["peers.compare", "--target", TARGET, "--draft", DRAFT],
     "planning": [
         "planning",
@@ -44,7 +44,7 @@ RUNS: dict[str, list[str]] = {
         "--per-family",
         "3",
     ],
-    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "2"],
+    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "4"],
     "edits": ["edits", "--target", TARGET],
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, *BRIEF_SERVING],

@@ -89,7 +89,7 @@ async def ask(
             if not line.startswith("data: ") or line == "data: [DONE]":
                 continue
             chunk = json.loads(line[6:])
-            if any(choice["delta"].get("content") for choice in chunk["choices"]):
+            if any(choice["delta"].get("content") or choice.get("token_details") for choice in chunk["choices"]):
                 stream.chunks_at.append(time.perf_counter())
                 tokens = [token for choice in chunk["choices"] for token in choice.get("token_details", ())]
                 stream.rounds.append(sum(token["origin"] != "accepted" for token in tokens))

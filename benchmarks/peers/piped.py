@@ -32,7 +32,7 @@ class Piped:
         self, command: Sequence[str | Path], settings: Mapping[str, Any], log: Path, environment: Mapping[str, str]
     ) -> None:
         self._log = log
-        self._command = " ".join(map(str, command))
+        self._worker = Path(command[-1]).name
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as words:
             self._process = subprocess.Popen(
@@ -85,6 +85,6 @@ class Piped:
         if not line:
             self._process.communicate()
             words = self._log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise RuntimeError(f"{self._command} ended; its last words, in {self._log}: {words[-1]}")
+            raise RuntimeError(f"{self._worker} ended; its last words, in {self._log}: {words[-1]}")
         reply: dict[str, Any] = json.loads(line)
         return reply

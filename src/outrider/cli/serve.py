@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -104,7 +105,10 @@ def serve(
 
     settings = flags.settings()
     with closing(reserve(flags.host, flags.port)) as address, speaking_of_flags():
-        cut_off = run(flags.load(Notes()), settings, address, flags.host)
+        llm = flags.load(Notes())
+        # What is there now stays. To look through all of it for garbage takes as long as five rounds of a small model.
+        gc.freeze()
+        cut_off = run(llm, settings, address, flags.host)
     if as_json:
         sys.stdout.write(json.dumps({"cut_off": cut_off}) + "\n")
 
