@@ -7,9 +7,9 @@ the next question as soon as it has its answer. ``tokens_per_s`` is all answers'
 question to the last token; ``gap_p95_s`` the 95th percentile of the time between two chunks of an answer.
 
 One client is compared with ``LLM.generate``, with the same drafts, in turns on three times as many prompts, now one
-first and now the other, as in :mod:`outrider.metrics.paired`: all tokens by the time from the question to the last of
-them, by the client's clock for a stream and by the engine's for the other. A small model's whole answer comes in a few
-chunks, so the time after the first would say little. No prompt comes twice, lest the server have it read already.
+first and now the other, as in :mod:`outrider.metrics.paired`: all tokens by the time from the question to the end of
+the answer, by the clock of who asks. A small model's whole answer comes in a few chunks, so the time after the first
+would say little. No prompt comes twice, lest the server have it read already.
 
 Last, a prompt of 2,000 tokens comes while four others are being answered: ``longest_gap_rounds`` is the longest that
 one of them waited meanwhile, by what a round of theirs took before: the median of the time between two chunks by how
@@ -208,7 +208,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Another contestant, all of whose tokens are rated, by the time from the question to the last of them."""
+    """Another contestant, all of whose tokens are rated, by the time from the question to the end of the answer."""
 
     contestant: Contestant
 
@@ -219,8 +219,9 @@ class Whole:
 
     def answer(self, prompt: str, num_tokens: int) -> Answer:
         """Answer with at most ``num_tokens`` tokens."""
+        started_at = time.perf_counter()
         answer = self.contestant.answer(prompt, num_tokens)
-        return replace(answer, decode_s=answer.first_token_s + answer.decode_s, num_first_tokens=0)
+        return replace(answer, decode_s=time.perf_counter() - started_at, num_first_tokens=0)
 
 
 def one_client(server: Server, llm: LLM, prompts: Sequence[Prompt]) -> dict[str, Any]:

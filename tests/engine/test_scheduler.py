@@ -365,6 +365,22 @@ def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too(mo
         assert result_of(ended[request.request_id]) == alone(request)
 
 
+def test_drafts_of_several_are_bounded_where_somebody_waits_and_as_asked_for_where_not(monkeypatch):
+    monkeypatch.setattr(Pace, "draft_tokens", lambda self, count, num_read: 1)
+
+    def per_round(answers):
+        return [one.counters.num_draft_tokens / one.counters.num_drafts for one in answers]
+
+    requests = [make_request(number, [1, 2], max_tokens=30) for number in range(2)]
+    awaited = Scheduler(make_stepper(TARGET, drafter=draft_model(), k=3), max_sequences=2, clock=clock())
+    for request in requests:
+        awaited.submit(request)
+    assert max(per_round(finish(awaited).values())) <= 1.2  # the last to go has the rounds for itself
+    stepper = make_stepper(TARGET, drafter=draft_model(), k=3)
+    ended = {sequence for sequence, _ in run(stepper, requests, max_sequences=2, clock=clock())}
+    assert min(per_round(ended)) > 2
+
+
 def test_nobody_begins_with_what_a_request_that_failed_has_left():
     class Failing(ToyBackend):
         num_passes, forks = 0, 0

@@ -36,6 +36,8 @@ class Scheduler:
             work outgrow it, the youngest waits, and reads its tokens again. None for as many as it takes.
         keeps_prefixes: Keep what has been read, as far as there is room, for requests that begin alike.
         cache_grain: The caches grow by so many tokens.
+        bounds_rounds: Let no round take long that several wait for, also where nothing is read. Otherwise drafts are as
+            long as pays, or as was asked for.
 
     Raises:
         UsageError: ``max_cached_tokens`` is less than one request may take.
@@ -50,6 +52,7 @@ class Scheduler:
         max_cached_tokens: int | None = None,
         keeps_prefixes: bool = False,
         cache_grain: int = 1,
+        bounds_rounds: bool = True,
     ) -> None:
         longest = rounded(stepper.target.max_length, cache_grain)
         if max_cached_tokens is not None and max_cached_tokens < longest:
@@ -60,6 +63,7 @@ class Scheduler:
         self._stepper = stepper
         self._max_sequences = max_sequences
         self._clock = clock
+        self._bounds_rounds = bounds_rounds
         self._max_tokens = max_cached_tokens
         self._prefixes = PrefixCache(
             stepper.target, (max_cached_tokens or longest) if keeps_prefixes else 0, grain=cache_grain
@@ -240,7 +244,7 @@ class Scheduler:
             return NO_LIMITS
         draft_reading = self._pace.draft_reading(len(going))
         num_unread = self._num_unread(going, reading)
-        if not going or (len(going) == 1 and num_unread == 0):
+        if not going or (num_unread == 0 and (len(going) == 1 or not self._bounds_rounds)):
             return Limits(draft_reading)
         draft_tokens, rows = self._pace.draft_tokens(len(going), num_unread), self._pace.rows(len(going))
         return Limits(draft_reading, draft_tokens, rows)
@@ -289,7 +293,7 @@ def run(
 
     Whatever ends the iteration early, an error or the consumer, frees all caches.
     """
-    scheduler = Scheduler(stepper, max_sequences=max_sequences, clock=clock)
+    scheduler = Scheduler(stepper, max_sequences=max_sequences, clock=clock, bounds_rounds=False)
     try:
         for request in requests:
             scheduler.submit(request)
