@@ -1,5 +1,7 @@
 """The way of tokens from the engine's thread to those who read them."""
 
+import asyncio
+import threading
 from itertools import count
 
 from toy_server import ask, toy_llm
@@ -85,19 +87,29 @@ def test_of_several_answers_two_short_rounds_are_told_of_together_and_no_more():
 def test_while_a_prompt_is_read_beside_each_round_is_told_of_by_itself():
     async def test(client):
         engine, llm = client.service.engine, client.service.llm
-        first = engine.submit(llm.requests([1, 2], SamplingParams(max_tokens=60, ignore_eos=True)))
-        while sum(len(event.tokens) for event in await first.read()) == 0:
-            pass
-        long = llm.requests([index % 250 for index in range(300)], SamplingParams(max_tokens=1))
-        late, told = engine.submit(long), []
-        deliver = engine._deliver
+        step, rounds, is_reached, gate = engine._scheduler.step, count(1), threading.Event(), threading.Event()
+
+        def stopping():
+            if next(rounds) == 20:
+                is_reached.set()
+                gate.wait()
+            return step()
+
+        engine._scheduler.step = stopping
+        first = engine.submit(llm.requests([1, 2], SamplingParams(max_tokens=390, ignore_eos=True)))
+        await asyncio.to_thread(is_reached.wait)
+        told, deliver = [], engine._deliver
         engine._deliver = lambda pairs: told.extend(pairs) or deliver(pairs)
+        prompt = [index % 250 for index in range(390)]
+        late = engine.submit(llm.requests(prompt, SamplingParams(max_tokens=1)))
+        gate.set()
         await late.read()
         return [len(event.tokens) for ticket, event in told if ticket is first]
 
-    counts = ask(test, timed(0.001))
-    assert len(counts) > 5
-    assert counts[1:] == [1] * (len(counts) - 1)  # the first may hold what came before the prompt
+    before, *counts = ask(test, timed(0.001))
+    assert before > 10
+    assert len(counts) > 4
+    assert set(counts) == {1}
 
 
 def test_whole_replies_are_handed_over_once():
