@@ -261,7 +261,7 @@ class Engine:
         patience_s = _HAND_OVER_S
         if len(self._places) > 1:
             patience_s = min(patience_s, _HAND_OVER_ROUNDS * self._scheduler.round_s)
-        is_due = is_due or self._scheduler.is_reading or not self._commands.empty()
+        is_due = is_due or self._scheduler.is_reading
         if is_due or next_at > self._handed_over_at + patience_s:
             self._hand_over(now)
 
