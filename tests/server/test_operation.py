@@ -219,6 +219,26 @@ def test_outrider_serve_says_what_it_loads_serves_and_stops(tmp_path):
     assert [json.loads(one)["event"] for one in err.splitlines()] == ["reply", "problem", "stopping", "stopped"]
 
 
+def test_what_is_sent_in_two_pieces_does_not_wait_for_the_first_to_be_confirmed():
+    """Else the second waits up to 40 ms for a client who confirms nothing before it has something to say."""
+
+    async def is_sent_at_once():
+        accepted = asyncio.get_running_loop().create_future()
+
+        def accept(_, writer):
+            connection = writer.get_extra_info("socket")
+            accepted.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = reserve("127.0.0.1", 0)
+        async with await asyncio.start_server(accept, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.close()
+            return await accepted
+
+    assert asyncio.run(is_sent_at_once()) == 1
+
+
 def test_addresses_that_cannot_be_had_are_refused():
     with reserve("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

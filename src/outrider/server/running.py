@@ -66,8 +66,8 @@ def reserve(host: str, port: int) -> socket.socket:
         UsageError: The address cannot be had.
     """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        reserved = socket.socket(family, kind)
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        reserved = socket.socket(family, kind, number)  # asyncio sends at once only on what says that it is TCP
         try:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(address)
