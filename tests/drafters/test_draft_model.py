@@ -230,8 +230,44 @@ def test_it_is_read_once_and_no_faster_than_others_can_wait_for():
         assert [(draft.token_ids, draft.is_reading) for draft in drafts] == [((), True)] * 3
         assert fed(backend) == 40 * number
     drafts = drafter.propose(requests)
-    assert fed(backend) == 160 + 37 + 37 + 38 + 3 * 3
+    assert fed(backend) == 160 + 37 + 3
+    assert [draft.token_ids for draft in drafts] == [greedy(contexts[0], 4), (), ()]
+    drafts = drafter.propose(requests)
+    assert fed(backend) == 160 + 37 + 3 + 1 + 1 + 2 + 3 * 3
     assert [draft.token_ids for draft in drafts] == [greedy(one, 4) for one in contexts]
+
+
+def test_those_who_wait_for_a_round_wait_for_so_much_reading_of_all_together():
+    contexts = [[number, *PROMPT[:39], number] for number in range(4)]  # 41 tokens
+    requests = [replace(request(one, request_id=number), max_read_tokens=50) for number, one in enumerate(contexts)]
+    drafter, backend = make()
+    read_by_round = []
+    while True:
+        before = fed(backend)
+        drafts = drafter.propose(requests)
+        read_by_round.append((fed(backend) - before, [draft.is_reading for draft in drafts]))
+        for draft, context in zip(drafts, contexts, strict=True):
+            assert draft.token_ids == (() if draft.is_reading else greedy(context, 4))
+        if not any(draft.is_reading for draft in drafts):
+            break
+    # What an open request has left to be fed, here its last token, and the three passes after that do not count.
+    assert read_by_round == [
+        (41 + 9 + 3, [False, True, True, True]),
+        (1 + 32 + 18 + 2 * 3, [False, False, True, True]),
+        (1 + 1 + 23 + 27 + 3 * 3, [False, False, False, True]),
+        (1 + 1 + 1 + 14 + 4 * 3, [False] * 4),
+    ]
+
+
+def test_nobody_waits_for_a_request_that_will_read_nothing():
+    drafter, _ = make(HashLM(8, seed=1))
+    known = [token_id % 8 for token_id in PROMPT]
+    requests = [
+        replace(request(context, request_id=number), max_read_tokens=100)
+        for number, context in enumerate([[*known, 8, 1], [*known, 1]])  # the draft model knows no token 8
+    ]
+    drafts = drafter.propose(requests)
+    assert [len(draft) for draft in drafts] == [0, 4]
 
 
 def test_a_request_that_comes_later_shares_with_those_that_are_open():

@@ -131,11 +131,12 @@ def test_rounds_that_read_are_stretched_no_more_than_asked():
     assert 68 <= pace.rows(4) <= 70
     assert pace.draft_tokens(4, 500) == (pace.rows(4) - 8) // 4
     assert pace.draft_tokens(4, 0) == pace.rows(4) // 4  # where nothing is read
+    assert pace.draft_reading == pace.budget  # for all drafts together
     for _ in range(50):
         pace.observe(1.0 + 0.5 * pace.budget, pace.budget, 0)
     assert pace.budget == 8  # it must get on, too
     assert (pace.draft_tokens(4, 500), pace.rows(4)) == (1, 12)
-    assert pace.draft_reading(4) == 16
+    assert pace.draft_reading == 16
     for _ in range(50):
         pace.observe(3.0, 0, 9)  # longer drafts for all make longer rounds, and those make room for longer ones
     assert (pace.draft_tokens(4, 0), pace.rows(4)) == (3, 12)
@@ -348,19 +349,19 @@ def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too(mo
         widest = 0
 
         def forward(self, batch):
-            self.widest = max(self.widest, *(len(rows.token_ids) for rows in batch))
+            self.widest = max(self.widest, sum(len(rows.token_ids) for rows in batch))
             return super().forward(batch)
 
     backend = Spy(TARGET, 4096)
     drafter = DraftModelDrafter(backend, vocab_size=11, name="model")
     stepper = make_stepper(TARGET, drafter=drafter, k=3)
     scheduler = Scheduler(stepper, max_sequences=4, clock=clock())
-    requests = [make_request(0, [1], max_tokens=300), make_request(1, [1, 2] * 300, max_tokens=200)]
+    requests = [make_request(0, [1], max_tokens=300), *(make_request(n, [n, 2] * 300, max_tokens=200) for n in (1, 2))]
     for request in requests:
         scheduler.submit(request)
     ended = finish(scheduler)
-    assert backend.widest == 20  # a half each
-    assert ended[1].counters.num_drafts > 0
+    assert backend.widest == 40  # both prompts together
+    assert all(ended[number].counters.num_drafts > 0 for number in (1, 2))
     for request in requests:
         assert result_of(ended[request.request_id]) == alone(request)
 

@@ -31,8 +31,9 @@ class DraftRequest:
             make use of it. The same in every round.
         draft_ids: What another drafter has proposed in this round after the context: propose what may follow it. It
             may not come true. A drafter may decline, by an empty draft.
-        max_read_tokens: Others wait for this round: of a longer context that has not been read, read this many tokens
-            at most and propose nothing yet, by an empty draft that ``is_reading``. None for no limit.
+        max_read_tokens: Others wait for this round: of contexts that have not been read, read this many tokens at most,
+            for all requests together. Where that is not enough propose nothing yet, by an empty draft that
+            ``is_reading``. None for no limit.
         drafter: Of several drafters that work together ask this one only, by its name; None for any.
         num_remaining: How many tokens may still follow the context, at most; None if that is not known.
         num_other_rows: What the target's pass computes in this round for sequences that are not asked for.

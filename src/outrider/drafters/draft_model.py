@@ -28,6 +28,8 @@ from outrider.verification.law import LawRows, without
 ACCEPTANCE_BY_RANK = (0.78, 0.09, 0.035, 0.02)
 # Fewer tokens that two contexts begin with are not worth a fork, nor a pass of their own.
 _WORTH_SHARING = 32
+# What the rounds before have left to be fed, as a rule: it goes with the first pass of a draft, whoever waits.
+_FEW = 16
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class _Growth:
     confidence: dict[int, float] = field(default_factory=lambda: {-1: 1.0})  # that a token is reached, estimated
     chances: list[float] = field(default_factory=list)  # that each is accepted if those before it are, estimated
     problem: str | None = None
-    is_reading: bool = False  # the context, of which more is to be read before the first token can be chosen
+    num_read: int | None = None  # of the context's tokens; where set, more are to be read before the first is chosen
 
     def path(self, node: int) -> list[int]:
         path: list[int] = []
@@ -72,7 +74,7 @@ class _Growth:
         return path[::-1]
 
     def to_draft(self) -> Proposal:
-        if self.is_reading:
+        if self.num_read is not None:
             return Draft((), is_reading=True)
         if self.is_chain:
             laws = LawRows([self.laws[node] for node in self.parents if node in self.laws], self.vocab_size)
@@ -128,12 +130,16 @@ class DraftModelDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
-        self._read_together([request for request in requests if request.request_id not in self._caches])
+        new = [request for request in requests if request.request_id not in self._caches]
+        self._read_together([request for request in new if request.max_read_tokens is None])
+        num_read = 0
         started: list[_Growth | None] = []
         for request in requests:
-            started.append(None if self._should_wait(request, started) else self._start(request))
+            growth = None if self._should_wait(request, started) else self._start(request)
+            num_read += 0 if growth is None else self._portion(growth, num_read)
+            started.append(growth)
         growths = [growth for growth in started if growth is not None]
-        self._read([growth for growth in growths if growth.is_reading])
+        self._read([growth for growth in growths if growth.num_read])
         growing = [growth for growth in growths if self._can_grow(growth)]
         while growing:
             batch = [self._rows(growth) for growth in growing]
@@ -161,8 +167,7 @@ class DraftModelDrafter:
         for request, following in pairwise(requests):
             length = _common_length(request.context_ids, following.context_ids)
             shared_ids = request.context_ids[: min(length, len(request.context_ids) - 1)]  # the last has its own pass
-            most = self._backend.max_length if request.max_read_tokens is None else request.max_read_tokens
-            if not _WORTH_SHARING <= len(shared_ids) <= min(most, self._backend.max_length):
+            if not _WORTH_SHARING <= len(shared_ids) <= self._backend.max_length:
                 continue
             if max(shared_ids) < self._backend.vocab_size:
                 cache = self._caches[request.request_id] = self._open(request)
@@ -172,13 +177,14 @@ class DraftModelDrafter:
                     cache.num_confirmed += len(piece)
 
     def _should_wait(self, request: DraftRequest, started: Sequence[_Growth | None]) -> bool:
-        """Whether another request is about to read, a piece a round, more of what this new one begins with, too."""
-        return request.request_id not in self._caches and any(
-            growth.is_reading
-            and _common_length(growth.request.context_ids, request.context_ids)
+        """Whether this new request, one of many that read little in a round, begins with what another is to read."""
+        if request.request_id in self._caches or request.max_read_tokens is None:
+            return False
+        return any(
+            _common_length(growth.request.context_ids, request.context_ids)
             >= growth.cache.num_confirmed + _WORTH_SHARING
             for growth in started
-            if growth is not None
+            if growth is not None and (growth.num_read is not None or self._can_grow(growth))
         )
 
     def _open(self, request: DraftRequest) -> _Cache:
@@ -223,16 +229,23 @@ class DraftModelDrafter:
             place: tuple(below for below, parent in enumerate(shape) if parent == place) for place in (-1, *shape)
         }
         pending_ids = request.context_ids[cache.num_confirmed :]
-        growth = _Growth(request, cache, widths, is_chain, pending_ids, self._vocab_size)
-        limit = request.max_read_tokens
-        growth.is_reading = limit is not None and len(pending_ids) > limit and self._can_grow(growth)
-        return growth
+        return _Growth(request, cache, widths, is_chain, pending_ids, self._vocab_size)
+
+    def _portion(self, growth: _Growth, num_read: int) -> int:
+        """Return how much of a context is read in this round, in which others have so many tokens read."""
+        limit, count = growth.request.max_read_tokens, len(growth.pending_ids)
+        if limit is None or count <= _FEW or not self._can_grow(growth):
+            return 0
+        room = max(0, limit - num_read)
+        if count > room:
+            growth.num_read = room
+        return min(count, room)
 
     def _read(self, growths: Sequence[_Growth]) -> None:
-        """Read as much of contexts as is asked for, in one pass."""
+        """Read as much of contexts as there is room for, in one pass."""
         batch = []
         for growth in growths:
-            piece = growth.pending_ids[: growth.request.max_read_tokens]
+            piece = growth.pending_ids[: growth.num_read]
             batch.append(Rows(growth.cache.sequence_id, piece, num_logits=0))
             growth.cache.num_confirmed += len(piece)
         if batch:
@@ -248,7 +261,7 @@ class DraftModelDrafter:
 
     def _can_grow(self, growth: _Growth) -> bool:
         """Narrow the level to the tokens that can get children; return whether it is worth a pass to give them some."""
-        if growth.is_reading:
+        if growth.num_read is not None:
             return False
         is_start = growth.level == [-1]
         growth.level = [node for node in growth.level if self._may_go_on(growth, node)]

@@ -51,9 +51,10 @@ class Pace:
         """
         return max(1, (self.rows(count) - min(num_read, _LEAST)) // count)
 
-    def draft_reading(self, count: int) -> int:
-        """Return how many tokens each of so many drafts may read of its context before it drafts."""
-        return max(_LEAST_DRAFT, self.budget // max(1, count))
+    @property
+    def draft_reading(self) -> int:
+        """How many tokens drafts may read of their contexts in a round, all of them together."""
+        return max(_LEAST_DRAFT, self.budget)
 
     def observe(self, seconds: float, num_read: int, num_drafted: int) -> None:
         """Take note of a round in which somebody was answered.

@@ -36,8 +36,8 @@ class Scheduler:
             work outgrow it, the youngest waits, and reads its tokens again. None for as many as it takes.
         keeps_prefixes: Keep what has been read, as far as there is room, for requests that begin alike.
         cache_grain: The caches grow by so many tokens.
-        bounds_rounds: Let no round take long that several wait for, also where nothing is read. Otherwise drafts are as
-            long as pays, or as was asked for.
+        bounds_rounds: Let no round take long that several wait for, also where the target reads nothing. Otherwise
+            drafts are as long as pays, or as was asked for, and what a draft model reads it reads at once.
 
     Raises:
         UsageError: ``max_cached_tokens`` is less than one request may take.
@@ -242,7 +242,7 @@ class Scheduler:
     def _limits(self, going: list[Sequence], reading: list[tuple[Sequence, int]]) -> Limits:
         if len(self._live) == 1:
             return NO_LIMITS
-        draft_reading = self._pace.draft_reading(len(going))
+        draft_reading = self._pace.draft_reading if self._bounds_rounds else None
         num_unread = self._num_unread(going, reading)
         if not going or (num_unread == 0 and (len(going) == 1 or not self._bounds_rounds)):
             return Limits(draft_reading)

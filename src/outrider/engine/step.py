@@ -34,8 +34,8 @@ class Limits:
     """How much may be in a round, lest it take too long; None is no limit.
 
     Attributes:
-        draft_reading: How many tokens of a context the drafter may read before it drafts; it drafts later where there
-            are more.
+        draft_reading: How many tokens of contexts the drafter may read, of all together; where it must read more it
+            drafts later.
         draft_tokens: The most draft tokens of each sequence.
         rows: The most draft tokens and tokens read in all: where much is drafted, less is read.
     """
