@@ -19,9 +19,9 @@ uint8_t* map_zeroed(size_t bytes) {
 
 }  // namespace
 
-AlignedBuffer::AlignedBuffer(size_t bytes) : bytes_(bytes) {
+AlignedBuffer::AlignedBuffer(size_t bytes, Pages pages) : bytes_(bytes) {
   if (bytes == 0) return;
-  if (bytes < kHugePage) {
+  if (bytes < kHugePage || pages == Pages::kSmall) {
     data_ = map_zeroed(bytes);
     return;
   }

@@ -84,7 +84,7 @@ void KvCache::reserve(Sequence& sequence, int64_t length) const {
   const size_t bytes = chunk_elements_ * sizeof(int16_t);
   for (size_t i = sequence.length / kChunkPositions; i < needed; ++i) {
     if (i < sequence.chunks.size() && sequence.chunks[i].use_count() == 1) continue;
-    auto chunk = std::make_shared<AlignedBuffer>(bytes);
+    auto chunk = std::make_shared<AlignedBuffer>(bytes, Pages::kSmall);  // others wait for a sequence that grows
     if (i == sequence.chunks.size()) {
       sequence.chunks.emplace_back();
       sequence.chunk_data.push_back(nullptr);
