@@ -112,7 +112,8 @@ def test_a_long_prompt_is_read_between_the_rounds_of_the_others():
 def test_rounds_that_read_are_stretched_no_more_than_asked():
     pace = Pace()
     assert pace.budget == 8  # until it is known what reading takes
-    pace.observe(1.0, 0, 2)
+    for _ in range(5):
+        pace.observe(1.0, 0, 2)
     pace.observe(0.9, 8, 0)  # by chance
     assert pace.budget <= 32
     for _ in range(50):
@@ -140,6 +141,22 @@ def test_rounds_that_read_are_stretched_no_more_than_asked():
     for _ in range(50):
         pace.observe(3.0, 0, 9)  # longer drafts for all make longer rounds, and those make room for longer ones
     assert (pace.draft_tokens(4, 0), pace.rows(4)) == (3, 12)
+
+
+def test_first_rounds_that_take_long_do_not_let_readers_take_long():
+    pace = Pace()
+    for seconds in (8.0, 9.0):
+        pace.observe(seconds, 0, 2)
+    assert pace.round_s == 8.0
+    pace.observe(3.0, 16, 2)
+    assert pace.round_s == 3.0
+    pace.observe(5.0, 16, 2)
+    assert pace.round_s == 3.0
+    for _ in range(4):
+        pace.observe(2.0, 0, 2)
+    assert pace.round_s == 2.0  # the median of seven
+    pace.observe(1.0, 16, 2)
+    assert pace.round_s == 2.0
 
 
 def test_drafts_are_bounded_before_anything_has_been_read():

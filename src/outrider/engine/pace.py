@@ -20,6 +20,7 @@ _LEAST_DRAFT = 16  # tokens that a draft model reads: about what its pass has ro
 _WEIGHT = 0.2  # of the newest round in the average
 _FIRST_GUESS = 1 / 16  # of a round, for a token: one round that happens to be short must not let all be read at once
 _ROUNDS = 15  # of the last ones the median counts: their drafts make them differ
+_FEW_ROUNDS = 5  # of fewer the shortest counts: what is used for the first time takes long
 
 
 class Pace:
@@ -33,7 +34,8 @@ class Pace:
     @property
     def round_s(self) -> float:
         """How long a round takes that reads nothing; 0 as long as there was none."""
-        return median(seconds for seconds, _ in self._rounds) if self._rounds else 0.0
+        average = median if len(self._rounds) >= _FEW_ROUNDS else min
+        return average(seconds for seconds, _ in self._rounds) if self._rounds else 0.0
 
     @property
     def budget(self) -> int:
@@ -68,6 +70,8 @@ class Pace:
             self._rounds.append((seconds, num_drafted))
             self._num_since += 1
             return
+        if len(self._rounds) < _FEW_ROUNDS and seconds < self.round_s:  # without reading it would not have taken longer
+            self._rounds.append((seconds, num_drafted))
         if self._rounds:
             num_tokens = num_read + max(0.0, num_drafted - mean(drafted for _, drafted in self._rounds))
             token_s = max(0.0, seconds - self.round_s) / num_tokens
