@@ -3,7 +3,9 @@
     python -m benchmarks.adapt --target T --draft D --out R.json
 
 Greedy; plain, auto, the draft model with each fixed length, lookups alone, and a draft model that is always wrong under
-the controller, which take turns on every prompt. ``--per-family`` sizes it: one prompt of each family takes a minute.
+the controller, which take turns on every prompt, ``--rounds`` times. Of several answers to a prompt by one of them that
+of the median speed counts, for a shared machine's memory may be a third slower a second later. ``--per-family`` sizes
+it: one prompt of each family, answered once, takes a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from outrider.drafters.base import Drafter, DraftRequest
 from outrider.engine.combining import combine
 from outrider.engine.contestant import Outrider
 from outrider.engine.loading import Model, Part, attach, load_draft, load_model, with_passes
-from outrider.metrics.paired import Turn, by_family, summary, take_turns, total_rate
+from outrider.metrics.paired import Answer, Turn, by_family, summary, take_turns, total_rate
 from outrider.models.vocabularies import Relation
 from outrider.types import Draft, Proposal, Verdict
 
@@ -116,8 +118,20 @@ def useless(draft_model: Model, target: Model, relation: Relation) -> Drafter:
 
 def ratio(turns: Sequence[Turn], name: str, others: Sequence[str]) -> float:
     """Return the total rate of one, by that of the best of others."""
-    rates = {one: total_rate([turn.answers[one] for turn in turns if turn.is_rated]) for one in (name, *others)}
+    prompts: dict[str, list[Turn]] = {}
+    for turn in turns:
+        if turn.is_rated:
+            prompts.setdefault(turn.prompt.id, []).append(turn)
+    rates = {
+        one: total_rate([median_answer([turn.answers[one] for turn in own]) for own in prompts.values()])
+        for one in (name, *others)
+    }
     return rates[name] / max(rates[other] for other in others)
+
+
+def median_answer(answers: Sequence[Answer]) -> Answer:
+    """Return the answer of the median speed; of an even number, the slower of the two."""
+    return sorted(answers, key=lambda answer: answer.tokens_per_s)[(len(answers) - 1) // 2]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@
 The controller is the real one, and so are the lookups; a draft model's proposals are the recorded ones, cut where it is
 told to stop. What a round costs is computed: passes by the curve below, reading the prompt included. So it says
 nothing of the time outside the passes. The speeds are against plain decoding, by family, of the decoding alone.
+``hindsight`` is no drafter but a bound: the fastest way through each answer for whoever knows which tokens of the model
+and of the lookups will be right, drafts no others, and has the prompt read for nothing.
 """
 
 from __future__ import annotations
@@ -95,9 +97,7 @@ def replay(answer: Recorded, drafter: Drafter | None, costs: PassCosts, *, longe
         if drafter is not None and room > 0:
             request = DraftRequest(answer.id, context, room, None, None, num_remaining=limit - length)  # type: ignore[arg-type]
             (draft,) = drafter.propose([request])  # type: ignore[assignment]
-        accepted = 0
-        while accepted < min(len(draft), len(rest) - 1) and draft.token_ids[accepted] == rest[accepted]:
-            accepted += 1
+        accepted = _num_right(draft.token_ids, rest[:-1])
         if drafter is not None and len(draft):
             outcome = Outcome.BONUS if accepted == len(draft) else Outcome.RECOVERED
             drafter.observe(answer.id, VerificationResult(accepted, rest[accepted], outcome))
@@ -107,6 +107,34 @@ def replay(answer: Recorded, drafter: Drafter | None, costs: PassCosts, *, longe
     if drafter is not None:
         drafter.release(answer.id)
     return total
+
+
+def hindsight(answer: Recorded, draft: str, costs: PassCosts, draft_costs: PassCosts) -> Total:
+    """Return the least that an answer can cost with chains of right tokens of a model or of what is looked up."""
+    answer_ids, prompt_ids = answer.answer_ids, answer.prompt_ids
+    last = len(answer_ids)
+    least = [0.0] * (last + 1)  # that what follows so many tokens costs
+    lookups = NgramDrafter(costs=costs)
+    for length in range(last - 1, 0, -1):
+        context = [*prompt_ids, *answer_ids[:length]]
+        request = DraftRequest(answer.id, context, 64, None, None)  # type: ignore[arg-type]
+        found = lookups.propose([request])[0].token_ids
+        lookups.release(answer.id)
+        ways = []
+        for token_ids, token_cost in (((), 0.0), (found, 0.0), (answer.drafts[draft][length - 1].token_ids, 1.0)):
+            right = _num_right(token_ids, answer_ids[length : last - 1])
+            for count in range(right + 1):
+                drafting = token_cost * count * draft_costs.at(1, len(context))
+                ways.append(drafting + costs.at(1 + count, len(context)) + least[length + count + 1])
+        least[length] = min(ways)
+    return Total(last - 1, least[1])
+
+
+def _num_right(token_ids: Sequence[int], wanted: Sequence[int]) -> int:
+    count = 0
+    while count < min(len(token_ids), len(wanted)) and token_ids[count] == wanted[count]:
+        count += 1
+    return count
 
 
 def main() -> None:
@@ -131,6 +159,12 @@ def main() -> None:
     ways = _ways(arguments.draft, answers, costs, draft_costs, arguments.lengths)
     families = ["all", *dict.fromkeys(answer.family for answer in answers)]
     speeds = {name: _speeds(make, answers, costs, families, arguments.limit) for name, make in ways.items()}
+    bounds = [(answer.family, hindsight(answer, arguments.draft, costs, draft_costs)) for answer in answers]
+    speeds["hindsight"] = {
+        family: sum(one.tokens for own, one in bounds if family in ("all", own))
+        / sum(one.cost for own, one in bounds if family in ("all", own))
+        for family in families
+    }
     print("".ljust(14), *(family[:9].rjust(9) for family in families))
     for name, speed in speeds.items():
         print(name.ljust(14), *(f"{speed[family]:9.3f}" for family in families))

@@ -44,7 +44,7 @@ RUNS: dict[str, list[str]] = {
         "--per-family",
         "3",
     ],
-    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "4"],
+    "adapt": ["adapt", "--target", TARGET, "--draft", DRAFT, "--per-family", "4", "--rounds", "3"],
     "edits": ["edits", "--target", TARGET],
     "serving-smollm2": ["serving", "--target", SMALL, "--draft", "ngram"],
     "serving-1.5b": ["serving", "--target", TARGET, "--draft", DRAFT, *BRIEF_SERVING],

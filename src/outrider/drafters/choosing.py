@@ -21,6 +21,9 @@ from outrider.drafters.running_costs import RunningCosts
 from outrider.drafters.turn import Turn, chances, cut, named
 from outrider.types import Draft
 
+# Of its reading a model must promise so much; what it promises is what it did for others, and here may be half.
+_RETURN = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -163,7 +166,7 @@ class Chooser:
     def _repays(self, turn: Turn, number: int, edge: float, accepted: float, reading: float) -> bool:
         """Whether it is time for a model to read what it has to.
 
-        It is once it has been missed for what reading costs, and promises to bring as much again in the rest of the
+        It is once it has been missed for what reading costs, and promises to bring twice as much in the rest of the
         answer. So waiting and reading together cost at most twice what was best in hindsight: renting or buying.
 
         Args:
@@ -182,7 +185,7 @@ class Chooser:
         num_tokens = self.lengths.remaining(memory.length - memory.start, limit)
         num_rounds = num_tokens / (1 + accepted)
         price = turn.rate * reading
-        return standing.edge >= price and standing.edge / max(1, standing.num_edges) * num_rounds >= price
+        return standing.edge >= price and standing.edge / max(1, standing.num_edges) * num_rounds >= _RETURN * price
 
     def _reckon(self) -> None:
         """Reckon in passes of one row of the target, as they are now."""
