@@ -196,17 +196,25 @@ def table(peer: str, turns: Sequence[Turn]) -> dict[str, object]:
 
 
 def closest(peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, object]]:
-    """Return, by temperature and group of prompts, the setting that comes closest to us, and our ratio to it."""
-    found: dict[str, dict[str, tuple[float, str]]] = {}
+    """Return, by temperature and group of prompts, the setting that comes closest to us, and our ratio to it.
+
+    ``median`` is over prompts, each with its own ratio; ``total`` is all tokens by all of their time.
+    """
+    found: dict[str, dict[str, dict[str, tuple[float, str]]]] = {}
     for name, measured in peers.items():
         for temperature in [key for key in measured if key.startswith("temperature")]:
             for group, figures in measured[temperature].items():
-                if figures["outrider_to_peer"] is not None:
-                    ratio = (figures["outrider_to_peer"]["median"], name)
-                    groups = found.setdefault(temperature, {})
-                    groups[group] = min(ratio, groups.get(group, ratio))
+                if figures["outrider_to_peer"] is None:
+                    continue
+                least = found.setdefault(temperature, {}).setdefault(group, {})
+                by_total = 1 / figures[name][f"total_ratio_to_{OURS}"]
+                for way, ratio in (("median", figures["outrider_to_peer"]["median"]), ("total", by_total)):
+                    least[way] = min((ratio, name), least.get(way, (ratio, name)))
     return {
-        temperature: {group: {"peer": name, "outrider_to_peer": ratio} for group, (ratio, name) in groups.items()}
+        temperature: {
+            group: {way: {"peer": name, "outrider_to_peer": ratio} for way, (ratio, name) in least.items()}
+            for group, least in groups.items()
+        }
         for temperature, groups in found.items()
     }
 

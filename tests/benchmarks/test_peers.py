@@ -201,13 +201,13 @@ def test_llama_cpp_gets_the_draft_or_the_lookup_that_is_asked_for():
     assert "ngram-simple" in _flags(Settings("m", 2, ngram=True), 1)
 
 
-def measured(**ratios):
-    """Return a peer's figures by group: it does 10 tokens a second, and we a multiple of it."""
+def measured(name="peer", total=2.0, **ratios):
+    """Return a peer's figures by group: it does 10 tokens a second, and we a multiple of it, another one in total."""
     return {
         group: {
             "outrider_to_peer": {"median": ratio},
             OURS: {"tokens_per_s": {"median": 10 * ratio}},
-            "peer": {"tokens_per_s": {"median": 10.0}},
+            name: {"tokens_per_s": {"median": 10.0}, "total_ratio_to_outrider": 1 / total},
         }
         for group, ratio in ratios.items()
     }
@@ -216,14 +216,20 @@ def measured(**ratios):
 def test_the_closest_is_found_for_every_group_and_temperature():
     unrated = {"all": {"outrider_to_peer": None}}
     peers = {
-        "a": {"version": "1", "temperature 0": measured(all=3.0, humaneval=5.0)},
-        "b": {"version": "1", "temperature 0": measured(all=4.0, humaneval=2.0), "temperature 1": unrated},
+        "a": {"version": "1", "temperature 0": measured("a", 4.0, all=3.0, humaneval=5.0)},
+        "b": {"version": "1", "temperature 0": measured("b", 2.0, all=4.0, humaneval=2.0), "temperature 1": unrated},
         "c": {"problem": "it is not here"},
     }
     assert closest(peers) == {
         "temperature 0": {
-            "all": {"peer": "a", "outrider_to_peer": 3.0},
-            "humaneval": {"peer": "b", "outrider_to_peer": 2.0},
+            "all": {
+                "median": {"peer": "a", "outrider_to_peer": 3.0},
+                "total": {"peer": "b", "outrider_to_peer": 2.0},
+            },
+            "humaneval": {
+                "median": {"peer": "b", "outrider_to_peer": 2.0},
+                "total": {"peer": "b", "outrider_to_peer": 2.0},
+            },
         }
     }
 

@@ -130,6 +130,32 @@ def test_a_model_that_was_useless_in_other_answers_is_tried_again_for_little_and
     assert min(drafted for drafted, _, _ in [answer(12) for _ in range(20)][12:]) >= 25
 
 
+def test_a_model_that_holds_a_context_drafts_at_once_and_one_that_must_read_it_does_not():
+    class Holding(Endless):
+        num_tokens = 0
+
+        def keep_contexts(self, max_tokens, grain=1):
+            self.kept = (max_tokens, grain)
+
+        def num_held(self, context_ids):
+            if self.num_tokens is None:
+                raise RuntimeError("lost count")
+            return min(self.num_tokens, len(context_ids) - 1)
+
+    def first_lengths(num_tokens):
+        model = Holding("model")
+        model.num_tokens = num_tokens
+        cascade = CascadeDrafter([Member(model, MODEL, 8)], vocab_size=9, costs=COSTS)
+        cascade.keep_contexts(100, 4)
+        assert model.kept == (100, 4)
+        run = Run(cascade, prompt=1000, total=1300)
+        return [run.round(2) for _ in range(5)]
+
+    assert first_lengths(0) == [0] * 5
+    assert min(first_lengths(998)) > 0
+    assert first_lengths(None) == [0] * 5  # whatever it raises costs its drafts alone
+
+
 def test_a_machine_that_got_faster_while_nobody_drafted_does_not_make_drafts_look_dear():
     def drafted(speedup):
         passes = []

@@ -1,5 +1,6 @@
 """The draft model's cache follows the context, its laws are the ones it drew from, and it never fails the target."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -313,3 +314,73 @@ def test_tokens_that_the_draft_lacks_are_not_read_together():
     drafts = drafter.propose([request([*PROMPT, 1 + number], request_id=number) for number in range(2)])
     assert [draft.token_ids for draft in drafts] == [(), ()]
     assert not backend.fed
+
+
+# --- contexts that are kept
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED])
+def test_the_next_turn_of_a_chat_is_read_from_where_the_last_one_ended(params):
+    drafter, backend = make()
+    drafter.keep_contexts(1000)
+    drafter.propose([request([*PROMPT, 1], params=params)])
+    drafter.release(0)
+    turn = [*PROMPT, 1, 8, 7]
+    assert drafter.num_held(turn) == 50
+    before = fed(backend)
+    (draft,) = drafter.propose([request(turn, params=params, request_id=1)])
+    assert fed(backend) - before == 2 + 3
+    (alone,) = make()[0].propose([request(turn, params=params)])
+    assert draft.token_ids == alone.token_ids
+    assert np.array_equal(np.asarray(draft.probs), np.asarray(alone.probs))
+    drafter.release(1)
+    assert drafter.num_held(turn) == 51  # all but the last, which has its own pass
+    drafter.keep_contexts(0)
+    assert drafter.num_held(turn) == 0
+    assert not backend._caches
+
+
+def test_nothing_is_kept_unless_asked_for_and_few_tokens_are_not_worth_it():
+    drafter, backend = make()
+    drafter.propose([request(PROMPT)])
+    drafter.release(0)
+    assert not backend._caches
+    drafter.keep_contexts(1000)
+    drafter.propose([request(PROMPT)])
+    assert drafter.num_held([*PROMPT[:31], 8, 8]) == 0
+    assert drafter.num_held([*PROMPT[:32], 8, 8]) == 32
+
+
+def test_what_is_kept_makes_room_for_what_is_open():
+    drafter, backend = make()
+    drafter.keep_contexts(120, grain=10)
+    for number in range(3):  # each takes 50 of them
+        drafter.propose([request([number, *PROMPT[:39]], request_id=number)])
+        drafter.release(number)
+        assert len(backend._caches) == min(2, number + 1)
+    assert drafter.num_held([0, *PROMPT]) == 0
+    assert drafter.num_held([1, *PROMPT]) == 40
+    drafter.propose([request([3, *PROMPT, *PROMPT], request_id=3)])  # 99 and 4 to be drafted
+    assert len(backend._caches) == 1
+    drafter.release(3)
+    assert drafter.num_held([3, *PROMPT, *PROMPT]) == 98
+
+
+def test_a_context_whose_reading_failed_is_not_kept():
+    class Failing(SpyBackend):
+        def forward(self, batch):
+            if len(self.fed) == 1:
+                raise MemoryError
+            return super().forward(batch)
+
+    backend = Failing(MODEL)
+    drafter = DraftModelDrafter(backend, vocab_size=9, name="toy")
+    drafter.keep_contexts(1000)
+    long = [*PROMPT] * 4
+    for _ in range(2):
+        with pytest.raises(MemoryError) if backend.fed else nullcontext():
+            drafter.propose([replace(request(long), max_read_tokens=60)])
+    drafter.release(0)
+    assert drafter.num_held(long) == 60
+    drafter.keep_contexts(0)
+    assert not backend._caches

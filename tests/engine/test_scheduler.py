@@ -8,6 +8,7 @@ from engine_fakes import PlannedDrafter, compiled, make_stepper, result_of
 
 from outrider.backends.base import Rows
 from outrider.backends.prefill import PIECE
+from outrider.backends.prefixes import PrefixCache, as_ids
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.choosing import Member
@@ -15,7 +16,6 @@ from outrider.drafters.draft_model import DraftModelDrafter
 from outrider.drafters.gain import PassCosts
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.pace import Pace
-from outrider.engine.prefixes import PrefixCache, as_ids
 from outrider.engine.scheduler import Scheduler, run
 from outrider.engine.sequence import Request, SpeculationParams
 from outrider.errors import NumericalError, UsageError
@@ -226,6 +226,23 @@ def test_the_next_turn_of_a_chat_reads_only_what_is_new():
     scheduler.submit(make_request(2, [*answer.token_ids, 4, 4], max_tokens=1))
     finish(scheduler)
     assert target.num_fed - fed == 3  # the last of the answer, which had not been fed, and two more
+
+
+def test_the_draft_of_the_next_turn_reads_only_what_is_new_and_is_the_same():
+    drafts = Counting(TARGET, 600)
+    drafter = DraftModelDrafter(drafts, vocab_size=11, name="model")
+    stepper = make_stepper(TARGET, drafter=drafter, k=3)
+    scheduler = Scheduler(stepper, max_sequences=4, clock=clock(), keeps_prefixes=True)
+    scheduler.submit(make_request(1, [*range(11)] * 10, max_tokens=20))
+    answer = finish(scheduler)[1]
+    fed = drafts.num_fed
+    turn = make_request(2, [*answer.token_ids, 4, 4], max_tokens=9)
+    scheduler.submit(turn)
+    again = finish(scheduler)[2]
+    assert drafts.num_fed - fed < 4 + 3 + 3 * 9  # a few tokens of the last round, the new ones, and drafting
+    assert result_of(again) == alone(turn)
+    scheduler.close()
+    assert not drafts._caches
 
 
 def test_kept_prefixes_are_bounded_and_the_oldest_goes_first():

@@ -89,3 +89,20 @@ class Drafter(Protocol):
 
     def release(self, request_id: Hashable) -> None:
         """Forget a request that has ended. Unknown ids are ignored: a request may end before its first round."""
+
+
+@runtime_checkable
+class KeepsContexts(Protocol):
+    """A drafter that can keep what it has read, for requests that begin alike, such as the next turn of a chat."""
+
+    def keep_contexts(self, max_tokens: int, grain: int = 1) -> None:
+        """Keep the contexts of requests that end from now on, those of before no more.
+
+        Args:
+            max_tokens: All caches of a model together hold at most so many tokens, those of open requests included;
+                what was used longest ago goes first. 0 keeps none.
+            grain: Caches grow by so many tokens.
+        """
+
+    def num_held(self, context_ids: Sequence[int]) -> int:
+        """Return how many tokens at the beginning of a new request's context need not be read."""

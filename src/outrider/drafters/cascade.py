@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 
 from outrider.backends.metered import Pass
-from outrider.drafters.base import Drafter, DraftRequest
+from outrider.drafters.base import Drafter, DraftRequest, KeepsContexts
 from outrider.drafters.check import checked
 from outrider.drafters.choosing import Chooser, Member
 from outrider.drafters.experience import Credit, Memory, Record, Standing
@@ -137,6 +137,18 @@ class CascadeDrafter:
             for member in self.members:
                 every.callback(member.drafter.release, request_id)
 
+    def keep_contexts(self, max_tokens: int, grain: int = 1) -> None:
+        """See :meth:`outrider.drafters.base.KeepsContexts.keep_contexts`. Each member may hold as much."""
+        for member in self.members:
+            if isinstance(member.drafter, KeepsContexts):
+                member.drafter.keep_contexts(max_tokens, grain)
+
+    def num_held(self, context_ids: Sequence[int]) -> int:
+        """See :meth:`outrider.drafters.base.KeepsContexts.num_held`: what all members that read need not read."""
+        drafters = [self.members[number].drafter for number in self._chooser.models]
+        held = [one.num_held(context_ids) if isinstance(one, KeepsContexts) else 0 for one in drafters]
+        return min(held, default=len(context_ids))
+
     def _memory(self, request: DraftRequest) -> Memory:
         """Return what is known of a request, the gain of its last round included."""
         length = len(request.context_ids)
@@ -152,6 +164,7 @@ class CascadeDrafter:
                 names = [member.drafter.name for member in self.members]
                 memory.dropped |= {number for number, name in enumerate(names) if name != request.drafter}
             self._memories[request.request_id] = memory
+            self._note_held(memory, request.context_ids)
             return memory
         memory.has_grown = length > memory.length
         if memory.has_grown:
@@ -160,6 +173,17 @@ class CascadeDrafter:
                 standing.credit.wait((length - memory.length) * memory.plain)
             memory.length = length
         return memory
+
+    def _note_held(self, memory: Memory, context_ids: Sequence[int]) -> None:
+        """Note what of a new request's context each model need not read."""
+        for number in self._chooser.models:
+            drafter = self.members[number].drafter
+            try:
+                if isinstance(drafter, KeepsContexts):
+                    memory.standings[number].num_read = drafter.num_held(context_ids)
+            except Exception as error:  # noqa: BLE001 - it may be anybody's code
+                memory.dropped.add(number)
+                memory.problem = _dropped(drafter, error)
 
     def _ask(
         self, number: int, turns: Iterable[Turn], request_of: Callable[[Turn], DraftRequest]

@@ -6,7 +6,6 @@ what the target says.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +16,7 @@ from outrider._core import Law, has_token
 from outrider.backends.base import Backend, Rows
 from outrider.backends.prefill import PIECE, feed_all_but_last_piece
 from outrider.drafters.base import DraftRequest
+from outrider.drafters.draft_caches import WORTH_SHARING, DraftCache, DraftCaches, common_length
 from outrider.drafters.tree_shape import best_tree
 from outrider.errors import NumericalError, UsageError
 from outrider.sampling.distribution import greedy_choice, token_law
@@ -26,20 +26,8 @@ from outrider.verification.law import LawRows, without
 # How often the first, second, ... candidate for a place is the one accepted: Qwen2.5-Coder 0.5B for the 1.5B, between
 # what is measured greedily and at temperature 1 (benchmarks/results/rules.json).
 ACCEPTANCE_BY_RANK = (0.78, 0.09, 0.035, 0.02)
-# Fewer tokens that two contexts begin with are not worth a fork, nor a pass of their own.
-_WORTH_SHARING = 32
 # What the rounds before have left to be fed, as a rule: it goes with the first pass of a draft, whoever waits.
 _FEW = 16
-
-
-@dataclass(slots=True)
-class _Cache:
-    """What the backend's cache holds for one request: a prefix of its context, then draft tokens that were fed."""
-
-    sequence_id: int
-    context_ids: Sequence[int]
-    num_confirmed: int = 0
-    drafted_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -50,7 +38,7 @@ class _Growth:
     """
 
     request: DraftRequest
-    cache: _Cache
+    cache: DraftCache
     widths: dict[int, tuple[int, ...]]  # of the shape: the places below each place, -1 for the context
     is_chain: bool
     pending_ids: Sequence[int]  # of the context, to be fed before the first token can be chosen
@@ -92,7 +80,7 @@ class DraftModelDrafter:
     the model's context, or holds a token that the model does not know, gets no draft; a draft ends where the
     parameters leave no token that the model would say, or where its logits are not numbers: a broken draft model costs
     its drafts, not the answer. What requests that are open at the same time begin with, such as the prompt of ``n``
-    answers, is read once.
+    answers, is read once; if it keeps contexts, what earlier ones began with, too.
 
     Args:
         backend: The draft model. The drafter is its only user.
@@ -125,11 +113,12 @@ class DraftModelDrafter:
         self._min_confidence = min_confidence
         self._tree_size = tree_size
         self._acceptance_by_rank = tuple(acceptance_by_rank)
-        self._caches: dict[Hashable, _Cache] = {}
+        self._caches = DraftCaches(backend)
         self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
+        self._caches.make_room(requests)
         new = [request for request in requests if request.request_id not in self._caches]
         self._read_together([request for request in new if request.max_read_tokens is None])
         num_read = 0
@@ -157,20 +146,26 @@ class DraftModelDrafter:
         """Nothing to learn: the next context says it all."""
 
     def release(self, request_id: Hashable) -> None:
-        """Free the cache of a request."""
-        cache = self._caches.pop(request_id, None)
-        if cache is not None:
-            self._backend.close_sequence(cache.sequence_id)
+        """Free the cache of a request, or keep what it holds of the context."""
+        self._caches.release(request_id)
+
+    def keep_contexts(self, max_tokens: int, grain: int = 1) -> None:
+        """See :meth:`outrider.drafters.base.KeepsContexts.keep_contexts`."""
+        self._caches.keep(max_tokens, grain)
+
+    def num_held(self, context_ids: Sequence[int]) -> int:
+        """See :meth:`outrider.drafters.base.KeepsContexts.num_held`."""
+        return self._caches.donor(context_ids)[1]
 
     def _read_together(self, requests: Sequence[DraftRequest]) -> None:
         """Feed what each of some new requests has in common with the next one, unless another has been fed it."""
         for request, following in pairwise(requests):
-            length = _common_length(request.context_ids, following.context_ids)
+            length = common_length(request.context_ids, following.context_ids)
             shared_ids = request.context_ids[: min(length, len(request.context_ids) - 1)]  # the last has its own pass
-            if not _WORTH_SHARING <= len(shared_ids) <= self._backend.max_length:
+            if not WORTH_SHARING <= len(shared_ids) <= self._backend.max_length:
                 continue
             if max(shared_ids) < self._backend.vocab_size:
-                cache = self._caches[request.request_id] = self._open(request)
+                cache = self._caches.of(request)
                 for start in range(cache.num_confirmed, len(shared_ids), PIECE):
                     piece = shared_ids[start : start + PIECE]
                     self._backend.forward([Rows(cache.sequence_id, piece, num_logits=0)])
@@ -181,28 +176,10 @@ class DraftModelDrafter:
         if request.request_id in self._caches or request.max_read_tokens is None:
             return False
         return any(
-            _common_length(growth.request.context_ids, request.context_ids)
-            >= growth.cache.num_confirmed + _WORTH_SHARING
+            common_length(growth.request.context_ids, request.context_ids) >= growth.cache.num_confirmed + WORTH_SHARING
             for growth in started
             if growth is not None and (growth.num_read is not None or self._can_grow(growth))
         )
-
-    def _open(self, request: DraftRequest) -> _Cache:
-        """Return a cache for a new request, with what another request's holds of its context."""
-        shared = {
-            request_id: min(_common_length(cache.context_ids, request.context_ids), cache.num_confirmed)
-            for request_id, cache in self._caches.items()
-        }
-        donor = max(shared, key=lambda request_id: shared[request_id], default=None)
-        if donor is None or shared[donor] < _WORTH_SHARING:
-            return _Cache(self._backend.open_sequence(), request.context_ids)
-        forked = self._backend.fork(self._caches[donor].sequence_id)
-        try:
-            self._backend.crop(forked, shared[donor])
-        except UsageError:  # its window has left that behind
-            self._backend.close_sequence(forked)
-            return _Cache(self._backend.open_sequence(), request.context_ids)
-        return _Cache(forked, request.context_ids, num_confirmed=shared[donor])
 
     def _start(self, request: DraftRequest) -> _Growth:
         """Crop the cache to what it shares with the context; what is missing, at least the last token, is pending.
@@ -211,9 +188,7 @@ class DraftModelDrafter:
         the bonus token. After a chain that was not it is the recovered token. Only what was drafted last is compared,
         for a context only grows.
         """
-        cache = self._caches.get(request.request_id)
-        if cache is None:
-            cache = self._caches[request.request_id] = self._open(request)
+        cache = self._caches.of(request)
         cache.context_ids = request.context_ids
         last = len(request.context_ids) - 1
         cache.num_confirmed = min(cache.num_confirmed, last)
@@ -243,13 +218,13 @@ class DraftModelDrafter:
 
     def _read(self, growths: Sequence[_Growth]) -> None:
         """Read as much of contexts as there is room for, in one pass."""
-        batch = []
-        for growth in growths:
-            piece = growth.pending_ids[: growth.num_read]
-            batch.append(Rows(growth.cache.sequence_id, piece, num_logits=0))
+        pieces = [growth.pending_ids[: growth.num_read] for growth in growths]
+        if not pieces:
+            return
+        ids = [growth.cache.sequence_id for growth in growths]
+        self._backend.forward([Rows(one, piece, num_logits=0) for one, piece in zip(ids, pieces, strict=True)])
+        for growth, piece in zip(growths, pieces, strict=True):
             growth.cache.num_confirmed += len(piece)
-        if batch:
-            self._backend.forward(batch)
 
     def _shape(self, request: DraftRequest) -> tuple[int, ...]:
         size, depth = min(self._tree_size, request.max_tree_tokens), request.max_tokens
@@ -344,12 +319,6 @@ class DraftModelDrafter:
         if missing <= 0:
             return logits[: self._vocab_size]
         return np.pad(logits, (0, missing), constant_values=-np.inf)
-
-
-def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two contexts begin with alike."""
-    most = min(len(one), len(other))
-    return bisect_left(range(1, most + 1), x=True, key=lambda length: one[:length] != other[:length])
 
 
 def _likeliest(row: Logits, count: int) -> tuple[list[int], float]:

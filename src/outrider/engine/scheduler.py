@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from outrider.backends.prefill import PIECE
+from outrider.backends.prefixes import PrefixCache, as_ids, common_length, rounded
+from outrider.drafters.base import KeepsContexts
 from outrider.engine.outputs import EmittedToken
 from outrider.engine.pace import Pace
-from outrider.engine.prefixes import PrefixCache, as_ids, common_length, rounded
 from outrider.engine.sequence import Request, Sequence
 from outrider.engine.step import NO_LIMITS, PROMPT_ROWS, Limits, Stepper
 from outrider.errors import UsageError
@@ -31,10 +32,11 @@ class Scheduler:
         stepper: Runs the rounds.
         max_sequences: How many requests are worked on at a time.
         clock: Seconds from any fixed moment.
-        max_cached_tokens: How many tokens the target's caches may hold, what is shared counted for each; the drafter's
-            hold no more than the requests' part of it. When there is no room for a request it waits; when those at
-            work outgrow it, the youngest waits, and reads its tokens again. None for as many as it takes.
-        keeps_prefixes: Keep what has been read, as far as there is room, for requests that begin alike.
+        max_cached_tokens: How many tokens the target's caches may hold, what is shared counted for each; each draft
+            model's hold no more. When there is no room for a request it waits; when those at work outgrow it, the
+            youngest waits, and reads its tokens again. None for as many as it takes.
+        keeps_prefixes: Keep what has been read, by draft models, too, as far as there is room, for requests that begin
+            alike.
         cache_grain: The caches grow by so many tokens.
         bounds_rounds: Let no round take long that several wait for, also where the target reads nothing. Otherwise
             drafts are as long as pays, or as was asked for, and what a draft model reads it reads at once.
@@ -65,10 +67,10 @@ class Scheduler:
         self._clock = clock
         self._bounds_rounds = bounds_rounds
         self._max_tokens = max_cached_tokens
-        self._prefixes = PrefixCache(
-            stepper.target, (max_cached_tokens or longest) if keeps_prefixes else 0, grain=cache_grain
-        )
+        self._max_kept = (max_cached_tokens or longest) if keeps_prefixes else 0
+        self._prefixes = PrefixCache(stepper.target, self._max_kept, grain=cache_grain)
         self._grain = cache_grain
+        self._let_drafter_keep(self._max_kept)
         self._waiting: deque[Sequence] = deque()
         self._live: list[Sequence] = []  # the youngest last
         self._pace = Pace()
@@ -148,6 +150,13 @@ class Scheduler:
         self._waiting.clear()
         self._live.clear()
         self._prefixes.clear()
+        self._let_drafter_keep(0)
+
+    def _let_drafter_keep(self, max_tokens: int) -> None:
+        """Let draft models keep what they read, nothing yet; as many tokens as the target's caches may hold."""
+        drafter: object = self._stepper.drafter
+        if isinstance(drafter, KeepsContexts):
+            drafter.keep_contexts(max_tokens, self._grain)
 
     def _admit(self, now: float, ended: Iterable[Sequence] = ()) -> None:
         """Let requests in as long as there are places and room, those first that came first.
@@ -258,6 +267,7 @@ class Scheduler:
             return dict(zip(going, emitted, strict=True))
         except Exception as error:  # noqa: BLE001 - of whatever kind, the others must go on
             self._prefixes.clear()  # which may be all that it takes
+            self._let_drafter_keep(self._max_kept)
             if len(going) + len(reading) == 1:
                 (*going, *(sequence for sequence, _ in reading))[0].fail(error)
                 return {}

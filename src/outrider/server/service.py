@@ -7,8 +7,8 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from outrider.backends.prefixes import rounded
 from outrider.engine.llm import LLM
-from outrider.engine.prefixes import rounded
 from outrider.server.engine import Engine
 from outrider.server.logs import Log
 from outrider.server.metrics import Metrics
