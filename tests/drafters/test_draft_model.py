@@ -353,8 +353,8 @@ def test_nothing_is_kept_unless_asked_for_and_few_tokens_are_not_worth_it():
 
 def test_what_is_kept_makes_room_for_what_is_open():
     drafter, backend = make()
-    drafter.keep_contexts(120, grain=10)
-    for number in range(3):  # each takes 50 of them
+    drafter.keep_contexts(125, grain=10)
+    for number in range(3):  # each takes 50 of them, and 40 when it has ended
         drafter.propose([request([number, *PROMPT[:39]], request_id=number)])
         drafter.release(number)
         assert len(backend._caches) == min(2, number + 1)
@@ -364,6 +364,55 @@ def test_what_is_kept_makes_room_for_what_is_open():
     assert len(backend._caches) == 1
     drafter.release(3)
     assert drafter.num_held([3, *PROMPT, *PROMPT]) == 98
+
+
+def test_a_chat_that_takes_more_than_half_of_the_room_begins_with_what_was_kept_all_the_same():
+    drafter, backend = make()
+    drafter.keep_contexts(100)
+    drafter.propose([request(PROMPT * 2)])
+    drafter.release(0)
+    before = fed(backend)
+    turn = [*PROMPT * 2, 1, 2]
+    assert drafter.num_held(turn) == 98
+    drafter.propose([request(turn, max_tokens=1, request_id=1)])
+    assert fed(backend) - before == 2
+    assert len(backend._caches) == 1
+
+
+def test_what_is_kept_makes_room_for_trees():
+    drafter, backend = make(tree_size=8)
+    drafter.keep_contexts(70)
+    for number in range(2):
+        drafter.propose([request([number, *PROMPT[:31]], request_id=number)])
+        drafter.release(number)
+    assert len(backend._caches) == 2
+    drafter.propose([replace(request([2, *PROMPT[:30]], request_id=2), max_tree_tokens=8)])  # 31 and 8 beside 32
+    assert len(backend._caches) == 1
+
+
+def test_what_has_ended_is_not_kept_beside_others_that_take_all_the_room():
+    drafter, backend = make()
+    drafter.keep_contexts(60)
+    drafter.propose([request([number, *PROMPT], request_id=number) for number in range(2)])
+    drafter.release(0)
+    assert len(backend._caches) == 1
+
+
+def test_what_a_window_has_left_behind_is_not_held():
+    class Forgetful(SpyBackend):
+        def crop(self, sequence_id, length):
+            if self.length(sequence_id) - length > 4:
+                raise UsageError("it has forgotten that")
+            super().crop(sequence_id, length)
+
+    backend = Forgetful(MODEL)
+    drafter = DraftModelDrafter(backend, vocab_size=9, name="toy")
+    drafter.keep_contexts(1000)
+    drafter.propose([request(PROMPT)])
+    drafter.release(0)
+    assert drafter.num_held([*PROMPT[:45], 8, 8]) == 45
+    assert drafter.num_held([*PROMPT[:40], 8, 8]) == 0
+    assert len(backend._caches) == 1
 
 
 def test_a_context_whose_reading_failed_is_not_kept():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from outrider.backends.base import Backend
@@ -23,6 +23,7 @@ class DraftCache:
     context_ids: Sequence[int]
     num_confirmed: int = 0
     drafted_ids: list[int] = field(default_factory=list)
+    most: int = 0  # tokens that it may hold in the round
 
 
 class DraftCaches:
@@ -40,17 +41,18 @@ class DraftCaches:
     def __contains__(self, request_id: Hashable) -> bool:
         return request_id in self._open
 
-    def __iter__(self) -> Iterator[Hashable]:
-        return iter(self._open)
-
     def __len__(self) -> int:
         return len(self._open)
 
     def of(self, request: DraftRequest) -> DraftCache:
-        """Return a request's cache; a new one's holds what others do of its context."""
+        """Return a request's cache, with room for the round; a new one's holds what others do of its context."""
         cache = self._open.get(request.request_id)
         if cache is None:
-            cache = self._open[request.request_id] = self._begun(request)
+            sequence_id, length = self._begun(request.context_ids)
+            cache = self._open[request.request_id] = DraftCache(sequence_id, request.context_ids, length)
+        cache.context_ids = request.context_ids
+        cache.most = len(request.context_ids) + max(request.max_tokens, request.max_tree_tokens)
+        self._make_room()
         return cache
 
     def release(self, request_id: Hashable) -> None:
@@ -63,7 +65,7 @@ class DraftCaches:
             self._kept.add(cache.sequence_id, cache.context_ids[: cache.num_confirmed])
         finally:
             self._backend.close_sequence(cache.sequence_id)
-        self.make_room(())
+        self._make_room()
 
     def keep(self, max_tokens: int, grain: int) -> None:
         """See :meth:`outrider.drafters.base.KeepsContexts.keep_contexts`."""
@@ -71,8 +73,27 @@ class DraftCaches:
         self._kept = PrefixCache(self._backend, max_tokens, grain=grain)
         self._max_tokens, self._grain = max_tokens, grain
 
-    def donor(self, context_ids: Sequence[int]) -> tuple[int | None, int]:
-        """Return the sequence that holds most of a context, but for its last token, and how many; None and 0 if few."""
+    def num_held(self, context_ids: Sequence[int]) -> int:
+        """See :meth:`outrider.drafters.base.KeepsContexts.num_held`."""
+        sequence_id, length = self._begun(context_ids)
+        self._backend.close_sequence(sequence_id)
+        return length
+
+    def _begun(self, context_ids: Sequence[int]) -> tuple[int, int]:
+        """Open a sequence that holds what another one does of a context; return it and how many tokens those are."""
+        donor, length = self._donor(context_ids)
+        if length < WORTH_SHARING:
+            return self._backend.open_sequence(), 0
+        forked = self._backend.fork(donor)
+        try:
+            self._backend.crop(forked, length)
+        except UsageError:  # its window has left that behind
+            self._backend.close_sequence(forked)
+            return self._backend.open_sequence(), 0
+        return forked, length
+
+    def _donor(self, context_ids: Sequence[int]) -> tuple[int, int]:
+        """Return the sequence that holds most of a context, and how many tokens: not the last, which has a pass."""
         held = [
             (min(common_length(cache.context_ids, context_ids), cache.num_confirmed), cache.sequence_id)
             for cache in self._open.values()
@@ -81,28 +102,14 @@ class DraftCaches:
         if kept is not None:
             held.append((kept[1], kept[0]))
         length, sequence_id = max(held, default=(0, 0))
-        length = min(length, len(context_ids) - 1)
-        return (sequence_id, length) if length >= WORTH_SHARING else (None, 0)
+        return sequence_id, min(length, len(context_ids) - 1)
 
-    def make_room(self, requests: Sequence[DraftRequest]) -> None:
-        """Drop what is kept until what is open, and is to be drafted for some requests, has room beside the rest."""
-        lengths = {key: self._backend.length(cache.sequence_id) for key, cache in self._open.items()}
-        lengths |= {one.request_id: len(one.context_ids) + one.max_tokens for one in requests}
-        needed = sum(rounded(min(length, self._backend.max_length), self._grain) for length in lengths.values())
+    def _make_room(self) -> None:
+        """Drop what is kept until what is open has room beside the rest; what is new has begun with it by then."""
+        most = self._backend.max_length
+        needed = sum(rounded(min(cache.most, most), self._grain) for cache in self._open.values())
         while self._kept.num_tokens + needed > self._max_tokens and self._kept.drop_oldest():
             pass
-
-    def _begun(self, request: DraftRequest) -> DraftCache:
-        donor, length = self.donor(request.context_ids)
-        if donor is None:
-            return DraftCache(self._backend.open_sequence(), request.context_ids)
-        forked = self._backend.fork(donor)
-        try:
-            self._backend.crop(forked, length)
-        except UsageError:  # its window has left that behind
-            self._backend.close_sequence(forked)
-            return DraftCache(self._backend.open_sequence(), request.context_ids)
-        return DraftCache(forked, request.context_ids, num_confirmed=length)
 
 
 def common_length(one: Sequence[int], other: Sequence[int]) -> int:

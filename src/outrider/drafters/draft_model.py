@@ -118,7 +118,6 @@ class DraftModelDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         """See :meth:`outrider.drafters.base.Drafter.propose`. One pass a level, for all requests together."""
-        self._caches.make_room(requests)
         new = [request for request in requests if request.request_id not in self._caches]
         self._read_together([request for request in new if request.max_read_tokens is None])
         num_read = 0
@@ -155,7 +154,7 @@ class DraftModelDrafter:
 
     def num_held(self, context_ids: Sequence[int]) -> int:
         """See :meth:`outrider.drafters.base.KeepsContexts.num_held`."""
-        return self._caches.donor(context_ids)[1]
+        return self._caches.num_held(context_ids)
 
     def _read_together(self, requests: Sequence[DraftRequest]) -> None:
         """Feed what each of some new requests has in common with the next one, unless another has been fed it."""
@@ -189,7 +188,6 @@ class DraftModelDrafter:
         for a context only grows.
         """
         cache = self._caches.of(request)
-        cache.context_ids = request.context_ids
         last = len(request.context_ids) - 1
         cache.num_confirmed = min(cache.num_confirmed, last)
         for token_id in cache.drafted_ids:
