@@ -241,6 +241,9 @@ def test_the_draft_of_the_next_turn_reads_only_what_is_new_and_is_the_same():
     again = finish(scheduler)[2]
     assert drafts.num_fed - fed < 4 + 3 + 3 * 9  # a few tokens of the last round, the new ones, and drafting
     assert result_of(again) == alone(turn)
+    beside = list(run(stepper, [make_request(3, [4], max_tokens=3)], max_sequences=1, clock=clock()))
+    assert beside
+    assert drafter.num_held([*turn.prompt_ids, 4]) >= len(turn.prompt_ids)  # whoever keeps nothing lets others keep
     scheduler.close()
     assert not drafts._caches
 
@@ -326,6 +329,31 @@ def test_what_one_request_breaks_ends_that_request_only(problem):
     assert not stepper.target._caches
 
 
+def test_a_failure_frees_what_is_kept_which_may_be_all_that_it_takes():
+    class Full(ToyBackend):
+        def forward(self, batch):
+            if drafts._caches and not self.has_failed:
+                self.has_failed = True
+                raise MemoryError
+            return super().forward(batch)
+
+        has_failed = False
+
+    drafts = ToyBackend(TARGET)
+    drafter = DraftModelDrafter(drafts, vocab_size=11, name="model")
+    plain = make_stepper(TARGET)
+    stepper = type(plain)(Full(TARGET), 11, frozenset(), plain.detokenizer, drafter, 3)
+    scheduler = Scheduler(stepper, max_sequences=1, clock=clock(), keeps_prefixes=True)
+    stepper.target.has_failed = True
+    scheduler.submit(make_request(1, [*range(11)] * 5, max_tokens=9))
+    finish(scheduler)
+    assert len(drafts._caches) == 1
+    stepper.target.has_failed = False
+    scheduler.submit(make_request(2, [3], max_tokens=1))
+    assert finish(scheduler)[2].finish_reason == "error"
+    assert not drafts._caches
+
+
 def test_each_request_has_its_own_draft_length_rule_and_drafter():
     asked = []
 
@@ -395,6 +423,9 @@ def test_the_drafter_reads_a_long_prompt_between_the_rounds_of_the_others_too(mo
         scheduler.submit(request)
     ended = finish(scheduler)
     assert backend.widest == 40  # both prompts together
+    backend.widest = 0
+    list(run(stepper, requests, max_sequences=4, clock=clock()))
+    assert backend.widest == PIECE  # where nobody reads along
     assert all(ended[number].counters.num_drafts > 0 for number in (1, 2))
     for request in requests:
         assert result_of(ended[request.request_id]) == alone(request)

@@ -35,8 +35,8 @@ class Scheduler:
         max_cached_tokens: How many tokens the target's caches may hold, what is shared counted for each; each draft
             model's hold no more. When there is no room for a request it waits; when those at work outgrow it, the
             youngest waits, and reads its tokens again. None for as many as it takes.
-        keeps_prefixes: Keep what has been read, by draft models, too, as far as there is room, for requests that begin
-            alike.
+        keeps_prefixes: Keep what has been read, by draft models that can, too, as far as there is room, for requests
+            that begin alike.
         cache_grain: The caches grow by so many tokens.
         bounds_rounds: Let no round take long that several wait for, also where the target reads nothing. Otherwise
             drafts are as long as pays, or as was asked for, and what a draft model reads it reads at once.
@@ -153,9 +153,12 @@ class Scheduler:
         self._let_drafter_keep(0)
 
     def _let_drafter_keep(self, max_tokens: int) -> None:
-        """Let draft models keep what they read, nothing yet; as many tokens as the target's caches may hold."""
+        """Let draft models keep what they read from now on, at most so many tokens; free what they have kept.
+
+        Without a wish to keep anything they are left as they are: another scheduler may have one.
+        """
         drafter: object = self._stepper.drafter
-        if isinstance(drafter, KeepsContexts):
+        if self._max_kept and isinstance(drafter, KeepsContexts):
             drafter.keep_contexts(max_tokens, self._grain)
 
     def _admit(self, now: float, ended: Iterable[Sequence] = ()) -> None:
