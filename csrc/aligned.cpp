@@ -23,6 +23,7 @@ AlignedBuffer::AlignedBuffer(size_t bytes, Pages pages) : bytes_(bytes) {
   if (bytes == 0) return;
   if (bytes < kHugePage || pages == Pages::kSmall) {
     data_ = map_zeroed(bytes);
+    if (pages == Pages::kSmall) madvise(data_, bytes, MADV_NOHUGEPAGE);  // some systems give huge pages unasked
     return;
   }
   // A huge page must start on its own boundary, so map one more and give back what lies around.

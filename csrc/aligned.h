@@ -1,4 +1,4 @@
-// Memory for weights, caches and activations: 64-byte aligned, huge pages where they can be had.
+// Memory for weights, caches and activations: 64-byte aligned, in huge or small pages.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace outrider {
 
-// Huge pages are read faster, but where the first byte is written 2 MB are cleared: 0.1 ms, or several where a virtual
-// machine must first get them from its host.
+// What to ask for; either may not be had. Huge pages are read faster, but where the first byte is written 2 MB are
+// cleared: 0.1 ms, or several where a virtual machine must first get them from its host.
 enum class Pages { kHuge, kSmall };
 
 class AlignedBuffer {
