@@ -8,7 +8,7 @@ The controller is the real one, and so are the lookups; a draft model's proposal
 told to stop. What a round costs is computed: passes by the curve below, reading the prompt included. So it says
 nothing of the time outside the passes. The speeds are against plain decoding, by family, of the decoding alone.
 ``hindsight`` is no drafter but a bound: the fastest way through each answer for whoever knows which tokens of the model
-and of the lookups will be right, drafts no others, and has the prompt read for nothing.
+or of the lookups, never both in a round, will be right, drafts no others, and has the prompt read for nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The controller's regret is bounded whatever becomes of its drafts; it settles, recovers, and heeds the load."""
 
+from math import ceil
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,12 +150,29 @@ def test_a_model_that_holds_a_context_drafts_at_once_and_one_that_must_read_it_d
         cascade = CascadeDrafter([Member(model, MODEL, 8)], vocab_size=9, costs=COSTS)
         cascade.keep_contexts(100, 4)
         assert model.kept == (100, 4)
+        if num_tokens is not None:
+            assert cascade.num_held([1] * 1000) == num_tokens
+            others = [Member(model, MODEL), Member(Endless("reads all"), MODEL)]
+            assert CascadeDrafter(others, vocab_size=9, costs=COSTS).num_held([1] * 1000) == 0
         run = Run(cascade, prompt=1000, total=1300)
         return [run.round(2) for _ in range(5)]
 
     assert first_lengths(0) == [0] * 5
     assert min(first_lengths(998)) > 0
     assert first_lengths(None) == [0] * 5  # whatever it raises costs its drafts alone
+
+
+def test_a_model_reads_for_an_answer_that_is_long_enough_to_bring_twice_what_that_costs():
+    def is_asked(num_tokens):
+        member = Member(Endless(), MODEL, 8)
+        run = Run(CascadeDrafter([member], vocab_size=9, costs=COSTS), prompt=100, total=97 + num_tokens)
+        return any(run.round(0) for _ in range(num_tokens - 2))
+
+    gain = 2 - 3.5 * 0.3 - 0.125  # a round's tokens without its passes and what they add to the target's, as a rule
+    price = MODEL.reading(101) - 0.3
+    missed = 1  # plain round until it has been missed for the price
+    least = missed + ceil(3 * 2 * price / gain)  # three tokens a round
+    assert [is_asked(num_tokens) for num_tokens in (least - 1, least)] == [False, True]
 
 
 def test_a_machine_that_got_faster_while_nobody_drafted_does_not_make_drafts_look_dear():

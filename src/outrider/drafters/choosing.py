@@ -21,7 +21,7 @@ from outrider.drafters.running_costs import RunningCosts
 from outrider.drafters.turn import Turn, chances, cut, named
 from outrider.types import Draft
 
-# Of its reading a model must promise so much; what it promises is what it did for others, and here may be half.
+# How many times what its reading costs a model must promise: that is what it did for others, and here may be half.
 _RETURN = 2.0
 
 
