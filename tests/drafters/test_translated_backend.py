@@ -116,6 +116,32 @@ def test_a_context_longer_than_the_drafts_is_read_from_its_end():
     check(backend.forward([Rows(sequence_id, [0])])[0], [0, 0, 3])
 
 
+def test_a_context_that_fits_again_is_read_from_its_beginning():
+    backend, _ = make(max_length=8)
+    sequence_id = backend.open_sequence()
+    backend.forward([Rows(sequence_id, [0, 4] * 10)])
+    backend.crop(sequence_id, 4)
+    (row,) = backend.forward([Rows(sequence_id, [1, 4, 1])])
+    check(row, spelled(b"a a b b"))
+
+
+def test_what_the_drafts_window_has_left_behind_is_read_again():
+    backend, inner = make()
+    crop = inner.crop
+
+    def crop_a_little(sequence_id, length):
+        if length and inner.length(sequence_id) - length > 5:
+            raise UsageError("it has forgotten what lies before")
+        crop(sequence_id, length)
+
+    inner.crop = crop_a_little
+    sequence_id = backend.open_sequence()
+    backend.forward([Rows(sequence_id, [0, 4] * 10)])
+    backend.crop(sequence_id, 4)
+    (row,) = backend.forward([Rows(sequence_id, [1, 4, 1])])
+    check(row, spelled(b"a a b b"))
+
+
 def test_a_long_prompt_goes_in_pieces():
     backend, inner = make()
     sizes = []

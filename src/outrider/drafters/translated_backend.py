@@ -132,8 +132,12 @@ class TranslatedBackend:
         held = cache.start + self._backend.length(cache.inner_id)  # less than was to be fed, if a pass failed
         num_fed = min(transcript.num_unchanged, len(ids) - 1, held)
         if len(ids) - cache.start > limit or num_fed < cache.start:
-            cache.start = num_fed = max(len(ids) - (limit + 1) // 2, 0)
-        self._backend.crop(cache.inner_id, num_fed - cache.start)
+            cache.start = num_fed = 0 if len(ids) <= limit else len(ids) - (limit + 1) // 2
+        try:
+            self._backend.crop(cache.inner_id, num_fed - cache.start)
+        except UsageError:  # its window has left that behind
+            num_fed = cache.start
+            self._backend.crop(cache.inner_id, 0)
         transcript.num_unchanged = len(ids)
         pending = feed_all_but_last_piece(self._backend, cache.inner_id, ids[num_fed:])
         return Rows(cache.inner_id, pending, rows.num_logits)
