@@ -288,6 +288,20 @@ def test_a_request_that_comes_later_shares_with_those_that_are_open():
     assert fed(backend) - before == 50 + 3
 
 
+def test_a_tree_that_failed_is_in_nobodys_way():
+    class Failing(SpyBackend):
+        def forward(self, batch):
+            logits = super().forward(batch)
+            return logits[:0] if len(self.fed) == 2 else logits
+
+    drafter = DraftModelDrafter(Failing(MODEL), vocab_size=9, name="toy", tree_size=6)
+    first, second = (replace(request([*PROMPT, one], request_id=one), max_tree_tokens=6) for one in (1, 2))
+    with pytest.raises(ValueError, match="shorter"):
+        drafter.propose([first])
+    (draft,) = drafter.propose([second])
+    assert draft == make(tree_size=6)[0].propose([second])[0]
+
+
 def test_a_few_tokens_are_not_worth_sharing():
     drafter, backend = make()
     drafter.propose([request([*PROMPT[:31], 1 + number], request_id=number) for number in range(2)])

@@ -128,17 +128,12 @@ class DraftModelDrafter:
             started.append(growth)
         growths = [growth for growth in started if growth is not None]
         self._read([growth for growth in growths if growth.num_read])
-        growing = [growth for growth in growths if self._can_grow(growth)]
-        while growing:
-            batch = [self._rows(growth) for growth in growing]
-            logits = self._backend.forward(batch)
-            for growth, rows in zip(growing, batch, strict=True):
-                self._grow(growth, logits[: rows.num_logits])
-                logits = logits[rows.num_logits :]
-            growing = [growth for growth in growing if self._can_grow(growth)]
-        for growth in growths:
-            if not growth.is_chain:  # what is accepted of a tree is fed again with the token after it
-                self._backend.crop(growth.cache.sequence_id, growth.cache.num_confirmed)
+        try:
+            self._grow_all(growths)
+        finally:  # a tree must not stay: others may begin with what is there
+            for growth in growths:
+                if not growth.is_chain:  # what is accepted of a tree is fed again with the token after it
+                    self._backend.crop(growth.cache.sequence_id, growth.cache.num_confirmed)
         return [Draft((), is_reading=True) if growth is None else growth.to_draft() for growth in started]
 
     def observe(self, request_id: Hashable, result: Verdict) -> None:
@@ -223,6 +218,17 @@ class DraftModelDrafter:
         self._backend.forward([Rows(one, piece, num_logits=0) for one, piece in zip(ids, pieces, strict=True)])
         for growth, piece in zip(growths, pieces, strict=True):
             growth.cache.num_confirmed += len(piece)
+
+    def _grow_all(self, growths: Sequence[_Growth]) -> None:
+        """Let drafts grow, a level of all of them in each pass."""
+        growing = [growth for growth in growths if self._can_grow(growth)]
+        while growing:
+            batch = [self._rows(growth) for growth in growing]
+            logits = self._backend.forward(batch)
+            for growth, rows in zip(growing, batch, strict=True):
+                self._grow(growth, logits[: rows.num_logits])
+                logits = logits[rows.num_logits :]
+            growing = [growth for growth in growing if self._can_grow(growth)]
 
     def _shape(self, request: DraftRequest) -> tuple[int, ...]:
         size, depth = min(self._tree_size, request.max_tree_tokens), request.max_tokens
