@@ -6,9 +6,7 @@ from itertools import count
 import pytest
 from engine_fakes import PlannedDrafter, compiled, make_stepper, result_of
 
-from outrider.backends.base import Rows
 from outrider.backends.prefill import PIECE
-from outrider.backends.prefixes import PrefixCache, as_ids
 from outrider.backends.toy import HashLM, ToyBackend
 from outrider.drafters.cascade import CascadeDrafter
 from outrider.drafters.choosing import Member
@@ -246,27 +244,6 @@ def test_the_draft_of_the_next_turn_reads_only_what_is_new_and_is_the_same():
     assert drafter.num_held([*turn.prompt_ids, 4]) >= len(turn.prompt_ids)  # whoever keeps nothing lets others keep
     scheduler.close()
     assert not drafts._caches
-
-
-def test_kept_prefixes_are_bounded_and_the_oldest_goes_first():
-    backend = ToyBackend(TARGET)
-    prefixes = PrefixCache(backend, 10)
-    for first in range(4):
-        cache_id = backend.open_sequence()
-        texts = [first] * 4
-        backend.forward([rows_of(cache_id, texts)])
-        prefixes.add(cache_id, texts)
-        backend.close_sequence(cache_id)
-    assert prefixes.num_tokens == 8
-    assert prefixes.longest(as_ids([0, 0])) is None
-    assert prefixes.longest(as_ids([2, 2, 1]))[1] == 2
-    assert len(backend._caches) == 2
-    prefixes.clear()
-    assert not backend._caches
-
-
-def rows_of(cache_id, token_ids):
-    return Rows(cache_id, token_ids, num_logits=0)
 
 
 def test_those_that_outgrow_the_caches_wait_and_go_on():
