@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.contestants import CONTEXT, tell
 from benchmarks.models import locate
 from benchmarks.peers.roster import ROSTER, Complete, Entry, start
-from benchmarks.peers.tuning import TOKENS, bests, rivals, tune, tuning_prompts
+from benchmarks.peers.tuning import MOST_TOKENS, bests, rivals, tune, tuning_prompts
 from benchmarks.provenance import add_output_arguments, hand_in, keep, provenance
 from benchmarks.texts import PROMPTS, Prompt, choose, read_prompts
 from outrider import LLM, SamplingParams
@@ -105,8 +105,8 @@ def main() -> None:
 
 def tell_time(entries: Sequence[Entry], tuned: Mapping[str, object], arguments: argparse.Namespace, num: int) -> None:
     """Say about how long it will take: to try what was not tried yet, and to measure a setting of each engine."""
-    times = len(arguments.temperatures)
-    trying = sum(entry.seconds(3 * times, TOKENS) for entry in rivals(entries) if entry.name not in tuned)
+    times, tokens = len(arguments.temperatures), min(arguments.max_tokens, MOST_TOKENS)
+    trying = sum(entry.seconds(3 * times, tokens) for entry in rivals(entries) if entry.name not in tuned)
     one_each = {entry.peer: entry for entry in entries}.values()
     measuring = sum(entry.seconds(num * times, arguments.max_tokens) + num * times * _OURS_S for entry in one_each)
     print(f"trying settings takes about {trying / 60:.0f} minutes, measuring {measuring / 60:.0f}", flush=True)
@@ -128,7 +128,9 @@ def tune_all(  # noqa: PLR0913 - what is tried, how, and where it goes
         with ExitStack() as stack:
             try:
                 _, complete = start(entry, arguments, stack)
-                tuned[entry.name] = tune(complete, ours, tuning_prompts(prompts), arguments.temperatures)
+                tuned[entry.name] = tune(
+                    complete, ours, tuning_prompts(prompts), arguments.temperatures, arguments.max_tokens
+                )
             except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
                 tuned[entry.name] = {PROBLEM: str(error)}
         print(f"{entry.name}: {tuned[entry.name]}", flush=True)

@@ -11,7 +11,7 @@ from benchmarks.peers.roster import Complete, Entry
 from benchmarks.texts import Prompt
 from outrider import LLM
 
-TOKENS = 24  # of an answer
+MOST_TOKENS = 64  # of an answer: what is looked up comes late, and slow engines take their time
 CODE, OTHERS = "code", "others"
 _CODE_FAMILY, _OTHER_FAMILIES = "humaneval", 2
 # Tokens per second by temperature and kind of prompt, or what went wrong.
@@ -30,7 +30,13 @@ def tuning_prompts(prompts: Sequence[Prompt]) -> dict[str, list[Prompt]]:
     }
 
 
-def tune(complete: Complete, llm: LLM, prompts: Mapping[str, Sequence[Prompt]], temperatures: Sequence[float]) -> Tuned:
+def tune(
+    complete: Complete,
+    llm: LLM,
+    prompts: Mapping[str, Sequence[Prompt]],
+    temperatures: Sequence[float],
+    num_tokens: int,
+) -> Tuned:
     """Return how fast an engine answers: the median over prompts of a kind, after an answer that warms it up.
 
     Args:
@@ -38,6 +44,7 @@ def tune(complete: Complete, llm: LLM, prompts: Mapping[str, Sequence[Prompt]], 
         llm: Makes tokens of prompts.
         prompts: By kind.
         temperatures: To answer at.
+        num_tokens: The most tokens of an answer, and no more than ``MOST_TOKENS``.
 
     Raises:
         RuntimeError: It has ended.
@@ -46,7 +53,8 @@ def tune(complete: Complete, llm: LLM, prompts: Mapping[str, Sequence[Prompt]], 
     complete(next(iter(kinds.values()))[0], 2, 0.0)
     return {
         f"temperature {temperature:g}": {
-            kind: median(complete(ids, TOKENS, temperature).tokens_per_s for ids in own) for kind, own in kinds.items()
+            kind: median(complete(ids, min(num_tokens, MOST_TOKENS), temperature).tokens_per_s for ids in own)
+            for kind, own in kinds.items()
         }
         for temperature in temperatures
     }

@@ -145,9 +145,11 @@ def test_settings_are_tried_on_code_and_on_two_other_families():
         asked.append((num_tokens, temperature))
         return Answer(tuple(range(11)), 1, 0.1, 1.0 + temperature)
 
-    found = tuning.tune(complete, Ours(), kinds, [0.0, 1.0])
+    found = tuning.tune(complete, Ours(), kinds, [0.0, 1.0], 48)
     assert found == {"temperature 0": {"code": 10.0, "others": 10.0}, "temperature 1": {"code": 5.0, "others": 5.0}}
-    assert asked == [(2, 0.0), *[(24, 0.0)] * 3, *[(24, 1.0)] * 3]
+    assert asked == [(2, 0.0), *[(48, 0.0)] * 3, *[(48, 1.0)] * 3]
+    tuning.tune(complete, Ours(), kinds, [0.0], 128)
+    assert asked[-1] == (64, 0.0)  # slow engines take their time
 
 
 def test_each_engine_is_measured_where_it_is_best_on_code_or_elsewhere():
@@ -173,7 +175,7 @@ def test_what_was_tried_is_not_tried_again_and_what_does_not_start_is_told(monke
 
     monkeypatch.setattr(compare, "start", start)
     tuned, saved = {ROSTER[0].name: {}, ROSTER[2].name: {"problem": "it was not here"}}, []
-    arguments = Namespace(temperatures=[0.0])
+    arguments = Namespace(temperatures=[0.0], max_tokens=8)
     compare.tune_all(ROSTER[:3], Ours(), PROMPTS, arguments, tuned, lambda: saved.append(len(tuned)))
     assert saved == [3, 3]
     assert tuned == {
