@@ -162,6 +162,23 @@ def test_a_model_that_holds_a_context_drafts_at_once_and_one_that_must_read_it_d
     assert first_lengths(None) == [0] * 5  # whatever it raises costs its drafts alone
 
 
+def test_a_model_that_no_longer_holds_what_it_was_said_to_hold_is_dear_again():
+    class Forgetful(Endless):
+        num_told = 0
+
+        def keep_contexts(self, max_tokens, grain=1):
+            pass
+
+        def num_held(self, context_ids):
+            self.num_told += 1
+            return 998 if self.num_told == 1 else 0
+
+    model = Forgetful("model")
+    run = Run(CascadeDrafter([Member(model, MODEL, 8)], vocab_size=9, costs=COSTS), prompt=1000, total=1300)
+    assert [run.round(2) for _ in range(6)] == [0] * 6
+    assert (model.num_asked, model.num_told) == ([], 2)
+
+
 def test_a_model_reads_for_an_answer_that_is_long_enough_to_bring_twice_what_that_costs():
     def is_asked(num_tokens):
         member = Member(Endless(), MODEL, 8)

@@ -94,7 +94,7 @@ class CascadeDrafter:
         if len(turns) > 1:
             share(turns, chooser.costs)
         for number in chooser.models:
-            chosen = [turn for turn in turns if turn.chosen == number]
+            chosen = [turn for turn in turns if turn.chosen == number and self._holds(number, turn)]
             for turn, draft in self._ask(number, chosen, partial(chooser.request, number)):
                 turn.draft = draft
         for turn in turns:
@@ -164,7 +164,8 @@ class CascadeDrafter:
                 names = [member.drafter.name for member in self.members]
                 memory.dropped |= {number for number, name in enumerate(names) if name != request.drafter}
             self._memories[request.request_id] = memory
-            self._note_held(memory, request.context_ids)
+            for number in self._chooser.models:
+                self._note_held(number, memory, request.context_ids)
             return memory
         memory.has_grown = length > memory.length
         if memory.has_grown:
@@ -174,16 +175,26 @@ class CascadeDrafter:
             memory.length = length
         return memory
 
-    def _note_held(self, memory: Memory, context_ids: Sequence[int]) -> None:
-        """Note what of a new request's context each model need not read."""
-        for number in self._chooser.models:
-            drafter = self.members[number].drafter
-            try:
-                if isinstance(drafter, KeepsContexts):
-                    memory.standings[number].num_read = drafter.num_held(context_ids)
-            except Exception as error:  # noqa: BLE001 - it may be anybody's code
-                memory.dropped.add(number)
-                memory.problem = _dropped(drafter, error)
+    def _note_held(self, number: int, memory: Memory, context_ids: Sequence[int]) -> None:
+        """Note what of a context a model need not read that has not begun with it."""
+        drafter = self.members[number].drafter
+        try:
+            if isinstance(drafter, KeepsContexts):
+                memory.standings[number].num_read = drafter.num_held(context_ids)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's code
+            memory.dropped.add(number)
+            memory.problem = _dropped(drafter, error)
+
+    def _holds(self, number: int, turn: Turn) -> bool:
+        """Whether what a model was said to hold of a context is still there; if not, the next round weighs it anew."""
+        standing = turn.memory.standings[number]
+        told = standing.num_read
+        if told and not standing.has_begun:
+            self._note_held(number, turn.memory, turn.request.context_ids)
+            if standing.num_read < told:
+                turn.chosen = turn.offered_by
+                return False
+        return True
 
     def _ask(
         self, number: int, turns: Iterable[Turn], request_of: Callable[[Turn], DraftRequest]

@@ -139,7 +139,7 @@ class Chooser:
     def request(self, number: int, turn: Turn) -> DraftRequest:
         """Return what the model that was chosen is asked for; from then on it has read the context."""
         standing = turn.memory.standings[number]
-        standing.num_read = turn.memory.length
+        standing.num_read, standing.has_begun = turn.memory.length, True
         chance = max(standing.record.chance, 1e-9)
         added = [self.added(turn, count) for count in range(turn.limit + 1)]
         least = [turn.rate * (turn.token_cost + more - less) / chance for less, more in pairwise(added)]

@@ -114,13 +114,15 @@ class Standing:
     """Where a member stands with one request.
 
     Attributes:
-        num_read: How many tokens of the context its model has read.
+        num_read: How many tokens of the context its model has read, or need not.
+        has_begun: Whether it was ever asked.
         edge: What it has promised beyond what was looked up, in all of ``num_edges`` rounds.
     """
 
     record: Record
     credit: Credit = field(default_factory=Credit)
     num_read: int = 0
+    has_begun: bool = False
     edge: float = 0.0
     num_edges: int = 0
 
