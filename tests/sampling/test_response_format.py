@@ -1,5 +1,7 @@
 """``response_format`` is one of five things, and what it is not is refused with the reason."""
 
+import json
+
 import pytest
 
 from outrider.errors import UsageError
@@ -48,6 +50,30 @@ def test_what_is_understood(response_format, expected):
 def test_what_is_not_is_refused(response_format, said):
     with pytest.raises(UsageError, match=f"response_format .*{said}"):
         SamplingParams(response_format=response_format)
+
+
+def multiples(*numbers):
+    return {"anyOf": [{"type": "number", "multipleOf": number} for number in numbers]}
+
+
+@pytest.mark.parametrize("numbers", [(99991,), (0, 0.01, 100), (0.25, 5, 1000, 60), (2**16,), (1e-5, 1.0, 3600.0)])
+def test_multiples_that_are_soon_looked_through_may_be_asked_for(numbers):
+    assert grammar_source({"type": "json_schema", "json_schema": {"schema": multiples(*numbers)}})
+
+
+@pytest.mark.parametrize(
+    "numbers", [(100_003,), (997, 991), (0, 999983), (1e9,), (0.999983,), (10**4000,), range(1, 9999), [3] * 50_000]
+)
+def test_multiples_that_would_keep_a_server_busy_for_hours_are_refused(numbers):
+    schema = multiples(*numbers)
+    text = json.dumps(schema)
+    for one in (
+        {"type": "json_schema", "json_schema": {"schema": schema}},
+        {"type": "grammar", "grammar": f"start: %json {text}"},
+        {"type": "grammar", "grammar": "start: %json " + text.replace("multipleOf", r"\u006dultiple\u004Ff")},
+    ):
+        with pytest.raises(UsageError, match="too long to follow"):
+            grammar_source(one)
 
 
 @pytest.mark.parametrize("settings", [{"ignore_eos": True}, {"min_tokens": 1}])

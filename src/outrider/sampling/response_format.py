@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from decimal import Decimal
+from math import lcm
 from typing import Any, Literal, NamedTuple, NoReturn, TypeGuard
 
 from outrider.errors import UsageError
@@ -12,6 +15,10 @@ Kind = Literal["json_schema", "regex", "grammar"]
 # Each type of format and the key that holds what it is about, if any.
 _KEYS = {"text": None, "json_object": None, "json_schema": "json_schema", "regex": "regex", "grammar": "grammar"}
 _SCHEMA_KEYS = frozenset({"name", "description", "schema", "strict"})
+# llguidance steps through the remainders of a number without a limit: 15 us and 400 bytes for each.
+_MAX_REMAINDERS = 100_000
+_MULTIPLE = re.compile(r'"multipleOf"\s*:\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?)')
+_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
 
 
 class GrammarSource(NamedTuple):
@@ -43,10 +50,12 @@ def grammar_source(response_format: object) -> GrammarSource | None:
         return GrammarSource("json_schema", '{"type": "object"}')
     body = response_format.get(key)
     if kind == "json_schema":
-        return GrammarSource("json_schema", _schema_text(body))
+        return GrammarSource("json_schema", _few_remainders(_schema_text(body)))
     if not is_text(body):
         _refuse(f"has {body!r} for {key}; it must be a text, and not empty")
-    return GrammarSource("regex" if kind == "regex" else "grammar", body)
+    if kind == "regex":
+        return GrammarSource("regex", body)
+    return GrammarSource("grammar", _few_remainders(body))  # which may hold schemas
 
 
 def is_text(value: object) -> TypeGuard[str]:
@@ -64,6 +73,29 @@ def _schema_text(body: Any) -> str:
         return json.dumps(body["schema"], allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         _refuse(f"has a schema that is not JSON: {error}")
+
+
+def _few_remainders(text: str) -> str:
+    """Return a text with JSON schemas if what they say of ``multipleOf`` is soon looked through.
+
+    Several may be asked of one number, so the least number that is a multiple of all counts, for each of them.
+    """
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)  # a key may be written so
+    found, multiple = _MULTIPLE.findall(plain), 1
+    for number in found:
+        multiple = lcm(multiple, _without_point(number))
+        if multiple * len(found) > _MAX_REMAINDERS:
+            _refuse(
+                f"asks for multiples of {number}, among {len(found)} such wishes, which takes too long to follow; "
+                f"their least common multiple, points left out, times their number may be {_MAX_REMAINDERS}"
+            )
+    return text
+
+
+def _without_point(number: str) -> int:
+    """Return 25 for 0.25, or something as much too large for what is; 1 for 0."""
+    _, digits, exponent = Decimal(number).normalize().as_tuple()
+    return max(1, int("".join(map(str, digits)))) * int(10 ** min(max(int(exponent), 0), 20))
 
 
 def _refuse(problem: str) -> NoReturn:
