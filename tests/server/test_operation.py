@@ -119,6 +119,20 @@ def test_an_answer_that_fails_fails_alone():
     ask(test, toy_llm(backend=backend))
 
 
+def test_a_schema_that_becomes_too_much_on_the_way_is_the_clients_mistake():
+    names = {f"p{number}": {"type": "string"} for number in range(3000)}
+    schema = {"type": "object", "properties": names, "additionalProperties": False}
+
+    async def test(client):
+        wanted = {"type": "json_schema", "json_schema": {"name": "much", "schema": schema}}
+        reply = await client.chat(response_format=wanted, max_tokens=50)
+        assert reply.status_code == 400
+        assert "response_format cannot be honoured" in reply.json()["error"]["message"]
+        assert (await client.chat()).status_code == 200
+
+    ask(test, toy_llm())
+
+
 def test_a_mistake_in_the_engine_ends_what_is_open_and_no_more(monkeypatch):
     async def test(client):
         with monkeypatch.context() as patch:

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from outrider.engine.outputs import EmittedToken, GenerationOutput
+from outrider.errors import UsageError
 from outrider.server.engine import Engine, Event, Ticket
 from outrider.server.jobs import Job
 from outrider.server.problems import ApiError
@@ -150,7 +151,10 @@ class Reply:
         self.outputs[event.choice] = event.output
         tally.add(event.output, is_first=event.choice % self.job.requests[0].params.n == 0)
         if event.output.error is not None and len(self.job.requests) == 1:
-            raise ApiError(500, f"the answer cannot go on: {event.output.error}", code="answer_failed")
+            problem, wanted = event.output.error, self.job.requests[0].params.response_format
+            is_too_much = wanted is not None and isinstance(problem, UsageError)  # which shows when the text gets there
+            status = 400 if is_too_much else 500
+            raise ApiError(status, f"the answer cannot go on: {problem}", code="answer_failed")
 
     def _choices(self) -> list[ChatChoice | TextChoice]:
         return make_choices(self.job, self.style, self.request_id, is_chat=isinstance(self.asked, ChatRequest))
