@@ -47,8 +47,13 @@ def test_a_client_that_leaves_frees_its_place_and_its_caches(stream, monkeypatch
     with serving(endless_llm(), max_sequences=1) as (url, service):
         with httpx.Client(base_url=url, timeout=60) as client:
             if stream:
-                with client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as reply:
-                    next(reply.iter_lines())
+                asked = {**ENDLESS, "stream": True, "return_token_details": True}
+                with client.stream("POST", "/v1/completions", json=asked) as reply:
+                    drafted = 0
+                    for line in reply.iter_lines():
+                        drafted = json.loads(line[6:])["choices"][0]["num_draft_tokens"] if line else drafted
+                        if drafted:
+                            break
             else:
                 with pytest.raises(httpx.ReadTimeout):
                     client.post("/v1/completions", json=ENDLESS, timeout=SHORT)
@@ -58,6 +63,10 @@ def test_a_client_that_leaves_frees_its_place_and_its_caches(stream, monkeypatch
         wait_until(lambda: service.engine._scheduler.num_live == 0)
         wait_until(lambda: len(replies(service)) == 2)  # a reply is logged after it was sent
         assert [line.get("gone") for line in replies(service)] == [True, None]
+        if stream:
+            told = replies(service)[0]
+            assert told["num_draft_tokens"] >= drafted
+            assert 0 <= told["num_accepted_tokens"] <= told["num_draft_tokens"]
 
 
 def test_a_client_that_leaves_the_queue_is_never_worked_on():
@@ -147,19 +156,31 @@ def test_a_mistake_in_the_engine_ends_what_is_open_and_no_more(monkeypatch):
 
 
 def test_a_server_that_stops_lets_in_nobody_and_says_what_it_cut_off():
+    replies = []
+
+    def complete(**fields):
+        replies.append(httpx.post(f"{url}/v1/completions", json=ENDLESS | fields, timeout=60))
+
     with serving(endless_llm()) as (url, service):
-        thread = threading.Thread(target=lambda: httpx.post(f"{url}/v1/completions", json=ENDLESS, timeout=60))
-        thread.start()
-        wait_until(lambda: service.engine.num_open == 1)
+        threads = [threading.Thread(target=complete, kwargs={"stream": stream}) for stream in (False, True)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: service.engine.num_open == 2)
         service.is_stopping = True
         for method, path in (("GET", "/health"), ("POST", "/v1/completions")):
             reply = httpx.request(method, url + path, json=ENDLESS, timeout=60)
             assert reply.status_code == 503
             assert reply.json()["error"]["type"] == "server_error"
-    thread.join()
-    assert service.num_cut_off == 1
+    for thread in threads:
+        thread.join()
+    whole, streamed = sorted(replies, key=lambda reply: -reply.status_code)
+    assert (whole.status_code, streamed.status_code) == (503, 200)
+    last = json.loads(streamed.text.rstrip().split("\n\n")[-1].removeprefix("data: "))
+    for told in (whole.json(), last):
+        assert told["error"]["code"] == "stopped"
+    assert service.num_cut_off == 2
     assert not caches(service)
-    assert json.loads(service.log._stream.getvalue().splitlines()[-1])["cut_off"] == 1
+    assert json.loads(service.log._stream.getvalue().splitlines()[-1])["cut_off"] == 2
 
 
 def test_a_command_that_fails_ends_what_is_open_and_not_the_engine(monkeypatch):

@@ -6,11 +6,9 @@ import socket
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from io import StringIO
 
 import httpx
-import uvicorn
 from toy_llm import TEMPLATE, toy_tokenizer
 
 from outrider import LLM
@@ -19,7 +17,7 @@ from outrider.engine.loading import Model
 from outrider.models.chat_template import ChatTemplate
 from outrider.server.app import make_app
 from outrider.server.logs import Log
-from outrider.server.running import configure, reserve
+from outrider.server.running import Server, configure, reserve
 from outrider.server.service import Service
 from outrider.server.settings import Settings
 
@@ -94,9 +92,8 @@ def serving(llm=None, *, send_buffer=None, **settings):
 
     ``send_buffer`` is how many bytes the system takes of what its clients do not read.
     """
-    service = Service(llm or toy_llm(), Settings(**settings), Log(StringIO()))
-    config = configure(make_app(service), replace(service.settings, shutdown_timeout_s=1.0))
-    server, address = uvicorn.Server(config), reserve("127.0.0.1", 0)
+    service = Service(llm or toy_llm(), Settings(**{"shutdown_timeout_s": 0.5, **settings}), Log(StringIO()))
+    server, address = Server(configure(make_app(service), service.settings), service, "toy"), reserve("127.0.0.1", 0)
     if send_buffer is not None:
         address.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     thread = threading.Thread(target=server.run, args=([address],))

@@ -12,7 +12,7 @@ import anyio
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from outrider.engine.outputs import EmittedToken, GenerationOutput
+from outrider.engine.outputs import EmittedToken, GenerationOutput, Origin
 from outrider.errors import UsageError
 from outrider.server.engine import Engine, Event, Ticket
 from outrider.server.jobs import Job
@@ -43,6 +43,7 @@ class Reply:
         finished: Is told once how it went, with the status, or None where the client had gone.
         outputs: The whole answers, by choice.
         num_tokens: How many tokens have come for it.
+        so_far: Of answers that have not ended, how many tokens were drafted and how many of those accepted, by choice.
     """
 
     engine: Engine
@@ -56,6 +57,7 @@ class Reply:
     finished: Callable[[Reply, int | None], None]
     outputs: dict[int, GenerationOutput] = field(default_factory=dict)
     num_tokens: int = 0
+    so_far: dict[int, tuple[int, int]] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,7 +149,11 @@ class Reply:
         """
         self.num_tokens += len(event.tokens)
         if event.output is None:
+            accepted = sum(token.origin is Origin.ACCEPTED for token in event.tokens)
+            _, before = self.so_far.get(event.choice, (0, 0))
+            self.so_far[event.choice] = (event.num_draft_tokens, before + accepted)
             return
+        self.so_far.pop(event.choice, None)
         self.outputs[event.choice] = event.output
         tally.add(event.output, is_first=event.choice % self.job.requests[0].params.n == 0)
         if event.output.error is not None and len(self.job.requests) == 1:

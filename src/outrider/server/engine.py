@@ -140,6 +140,7 @@ class Engine:
         self.max_waiting = max_waiting
         self.max_cached_tokens = max_cached_tokens
         self.num_open = 0  # requests let in that have not ended, as the event loop knows it
+        self._tickets: set[Ticket] = set()  # those of these requests; the event loop's
         self._metrics = metrics
         self._scheduler = llm.scheduler(max_sequences=max_sequences, max_cached_tokens=max_cached_tokens)
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -195,15 +196,24 @@ class Engine:
                 headers={"Retry-After": str(1 + waiting // self.max_sequences)},
             )
         ticket = Ticket(requests, is_streamed, num_open=len(requests))
+        self._tickets.add(ticket)
         self.num_open += len(requests)
         self._commands.put(lambda: self._enter(ticket))
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
         """Give up what of a ticket has not ended; its places are free before the next round."""
+        self._tickets.discard(ticket)
         self.num_open -= ticket.num_open
         ticket.num_open = 0
         self._commands.put(lambda: self._leave(ticket))
+
+    def give_up(self, problem: ApiError) -> None:
+        """Tell the readers of all that has not ended that nothing more will come."""
+        open_tickets = [ticket for ticket in self._tickets if ticket.num_open]
+        self._fail(open_tickets, problem)
+        for ticket in open_tickets:
+            self.cancel(ticket)
 
     def _enter(self, ticket: Ticket) -> None:
         for choice, request in enumerate(ticket.requests):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -17,12 +18,15 @@ from outrider.server.app import make_app
 from outrider.server.connections import protocol
 from outrider.server.keys import is_loopback
 from outrider.server.logs import Log
+from outrider.server.problems import ApiError
 from outrider.server.service import Service
 from outrider.server.settings import Settings
 
+_LAST_WORDS_S = 2  # for clients to be told that their answers have been given up
 
-class _Server(uvicorn.Server):
-    """Tells the service as soon as it is to stop, so that nothing new is let in."""
+
+class Server(uvicorn.Server):
+    """Tells the service as soon as it is to stop, so that nothing new is let in; gives up what takes too long then."""
 
     def __init__(self, config: uvicorn.Config, service: Service, line: str) -> None:
         super().__init__(config)
@@ -35,15 +39,25 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
         await super().startup(sockets)
         if self.started:
             sys.stderr.write(f"outrider: {self._line}\n")
             sys.stderr.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._service.is_stopping = True
-        self._service.log.write("stopping", unfinished=self._service.engine.num_open)
-        await super().shutdown(sockets)
+        """Let what runs come to its end, but for what takes longer than is allowed."""
+        service = self._service
+        service.is_stopping = True
+        service.log.write("stopping", unfinished=service.engine.num_open)
+        problem = ApiError(503, "the server has stopped before the answer was finished", code="stopped")
+        timer = asyncio.get_running_loop().call_later(
+            service.settings.shutdown_timeout_s, service.engine.give_up, problem
+        )
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
 
 
 class _ToLog(logging.Handler):
@@ -90,7 +104,7 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         http=protocol(settings.client_timeout_s),
         server_header=False,
         timeout_keep_alive=75,  # longer than proxies keep a connection, lest they ask on one that is being closed
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+        timeout_graceful_shutdown=round(settings.shutdown_timeout_s) + _LAST_WORDS_S,
     )
 
 
@@ -109,7 +123,7 @@ def serve(llm: LLM, settings: Settings, listening: socket.socket, host: str) -> 
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        _Server(config, service, service.describe(address)).run([listening])
+        Server(config, service, service.describe(address)).run([listening])
     finally:
         logger.removeHandler(handler)
     return service.num_cut_off

@@ -111,6 +111,7 @@ class Service:
     def log_reply(self, reply: Reply, status: int | None) -> None:
         """Log how a reply went; without a status the client had gone."""
         outputs = list(reply.outputs.values())
+        counters = [output.speculation.counters for output in outputs]
         if self.is_stopping:
             self.num_cut_off += len(reply.job.requests) - len(outputs)
         text: dict[str, Any] = {}
@@ -126,8 +127,10 @@ class Service:
             prompt_tokens=reply.job.num_prompt_tokens,
             completion_tokens=reply.num_tokens,
             finish_reasons=[output.finish_reason for output in outputs],
-            num_draft_tokens=sum(output.speculation.counters.num_draft_tokens for output in outputs),
-            num_accepted_tokens=sum(output.speculation.counters.num_accepted_tokens for output in outputs),
+            num_draft_tokens=sum(counted.num_draft_tokens for counted in counters)
+            + sum(drafted for drafted, _ in reply.so_far.values()),
+            num_accepted_tokens=sum(counted.num_accepted_tokens for counted in counters)
+            + sum(accepted for _, accepted in reply.so_far.values()),
             prefill_s=max((round(output.timing.prefill_s, 4) for output in outputs), default=None),
             decode_s=max((round(output.timing.decode_s, 4) for output in outputs), default=None),
             **text,
