@@ -9,7 +9,8 @@ question to the last token; ``gap_p95_s`` the 95th percentile of the time betwee
 One client is compared with ``LLM.generate``, with the same drafts, in turns on three times as many prompts, now one
 first and now the other, as in :mod:`outrider.metrics.paired`: all tokens by the time from the question to the end of
 the answer, by the clock of who asks. A small model's whole answer comes in a few chunks, so the time after the first
-would say little. No prompt comes twice, lest the server have it read already.
+would say little. No prompt comes twice, lest the server have it read already. Both are started anew for each third of
+the prompts: where a process finds its memory makes it faster or slower by several percent than its twin.
 
 Last, a prompt of 2,000 tokens comes while four others are being answered, several times: ``longest_gap_rounds`` is the
 longest that one of them waited meanwhile, by what a round of theirs took before: the median of the time between two
@@ -22,7 +23,7 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -39,7 +40,7 @@ from benchmarks.texts import PROMPTS, Prompt, pick, read_prompts
 from outrider import LLM
 from outrider.engine.contestant import Outrider
 from outrider.metrics import SpeculationCounters
-from outrider.metrics.paired import Answer, Contestant, summary, take_turns
+from outrider.metrics.paired import Answer, Contestant, Turn, summary, take_turns
 from outrider.metrics.spread import spread
 
 QUESTION = "Throughput and time between chunks of servers on the same file, by clients"
@@ -47,6 +48,7 @@ CONTEXT = 4096
 LONG_PROMPT_TOKENS = 2000
 LONG_PROMPTS = 5  # the longest of hundreds of gaps differs from time to time
 ONE_CLIENT_TOKENS = 96
+STARTS = 3  # of both processes that are compared for one client
 DETAILS = {"return_token_details": True, "logprobs": False}  # which token came when, and no probabilities
 # Of connections: llama-server closes idle ones, and a request may meet that.
 ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
@@ -226,11 +228,13 @@ class Whole:
         return replace(answer, decode_s=time.perf_counter() - started_at, num_first_tokens=0)
 
 
-def one_client(server: Server, llm: LLM, prompts: Sequence[Prompt]) -> dict[str, Any]:
-    """Answer prompts in turns, by ``generate`` and as a stream of the server."""
-    with httpx.Client(base_url=server.address, timeout=600) as http:
-        both = [Whole(Outrider("generate", llm)), Whole(Streamed("streamed", server.spec, http))]
-        turns = take_turns(both, prompts, repeats=1, num_tokens=ONE_CLIENT_TOKENS, tell=tell)
+def one_client(spec: Spec, load: Callable[[], LLM], prompts: Sequence[Prompt]) -> dict[str, Any]:
+    """Answer prompts in turns, by ``generate`` and as a stream of the server, both started several times."""
+    turns: list[Turn] = []
+    for start in range(STARTS):
+        with Server(spec) as server, httpx.Client(base_url=server.address, timeout=600) as http:
+            both = [Whole(Outrider("generate", load())), Whole(Streamed("streamed", spec, http))]
+            turns += take_turns(both, prompts[start::STARTS], repeats=1, num_tokens=ONE_CLIENT_TOKENS, tell=tell)
     return summary(turns, "generate")
 
 
@@ -298,9 +302,14 @@ def main() -> None:
     theirs = [rate for name, rate in rates.items() if name.startswith("llama")]
     if theirs:
         results["to_best_llama_cpp"] = rates["outrider"] / max(theirs)
-    llm = LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
+
+    def load() -> LLM:
+        return LLM(arguments.target, arguments.draft, threads=arguments.threads, ctx_size=CONTEXT, resolver=locate)
+
+    asked = pick(read_prompts(arguments.prompts), STARTS * arguments.per_family)
+    results["one_client"] = one_client(specs[1], load, asked)
+    llm = load()
     with Server(specs[1]) as server:
-        results["one_client"] = one_client(server, llm, pick(read_prompts(arguments.prompts), 3 * arguments.per_family))
         results["long_prompts"] = long_prompts(server, llm, texts)
     hand_in(arguments, QUESTION, results)
 
