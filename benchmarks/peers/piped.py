@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,6 +86,7 @@ class Piped:
         if not line:
             self._process.communicate()
             words = self._log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise RuntimeError(f"{self._worker} ended; its last words, in {self._log}: {words[-1]}")
+            last = re.sub(r"/[\w./+-]*/", "", words[-1])  # it goes into the document, which names no folders
+            raise RuntimeError(f"{self._worker} ended; its last words, in {self._log}: {last}")
         reply: dict[str, Any] = json.loads(line)
         return reply

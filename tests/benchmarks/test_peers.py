@@ -23,7 +23,7 @@ from worker import Clock, serve
 def load(settings):
     print("an engine that talks on stdout")
     if settings["target"] == "broken":
-        sys.exit("no such model")
+        sys.exit("no such model, says /home/of/its+makers/load.cpp:7")
     def answer(request):
         os.write(1, b"more talk\\n")
         if request["temperature"] == 9:
@@ -60,7 +60,7 @@ def test_a_worker_answers_whatever_it_prints(fake, tmp_path):
 
 
 def test_a_worker_that_does_not_start_says_why(fake):
-    with pytest.raises(RuntimeError, match=r"fake_worker\.py ended; .*no such model"):
+    with pytest.raises(RuntimeError, match=r"fake_worker\.py ended; .*no such model, says load\.cpp:7$"):
         fake("broken")
 
 
