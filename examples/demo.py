@@ -107,14 +107,15 @@ def report(plain: GenerationOutput, fast: GenerationOutput, console: Console) ->
     """Say how the two compare; return the exit status."""
     is_same = plain.token_ids == fast.token_ids and plain.text == fast.text
     done = fast.speculation.to_json()
+    line = Text()
     if plain.timing.tokens_per_s and fast.timing.tokens_per_s:
-        console.print(
-            f"{fast.timing.tokens_per_s / plain.timing.tokens_per_s:.2f} times as fast", style="bold", end=": "
-        )
-    console.print(
+        line.append(f"{fast.timing.tokens_per_s / plain.timing.tokens_per_s:.2f} times as fast", style="bold")
+        line.append(": ")
+    line.append(
         f"{done['num_accepted_tokens']} of {len(fast.token_ids)} tokens came from the draft (green), "
         f"{done['num_drafts']} drafts, the longest of {len(done['num_accepted_tokens_per_pos'])} tokens"
     )
+    console.print(line)
     if is_same:
         cut = ", cut off there by --max-tokens" if plain.finish_reason == "length" else ""
         console.print(f"the same {len(plain.token_ids)} tokens, the same text{cut}", style="green")
