@@ -13,7 +13,7 @@ from outrider.backends.prefill import PIECE
 # Text comes in rounds. A gap of less than four is what a reader is asked to bear, one may have been held back, and
 # estimates err. So a round takes about so many times as long as the median one with what is read in it, and with what
 # is drafted, too.
-_READING_STRETCH = 2.0
+_READING_STRETCH = 1.8
 _STRETCH = 2.4
 _LEAST = 8  # tokens of a prompt in a round: it must get on, too
 _LEAST_DRAFT = 16  # tokens that a draft model reads: about what its pass has room for at no cost
